@@ -89,8 +89,8 @@ def _gains(node: fx.Node) -> bool:
         return False
     arguments: tuple[Any, ...] = node.args
     transposed, groups = arguments[settings + 3], arguments[settings + 5]
-    looped = len(places) == 1 and costs.is_looped(operands[0], operands[-1], transposed, groups)
-    known = costs.rate(operands[-2], groups, looped) is not None
+    depthwise = costs.has_row(operands[-2], operands[-1], transposed, groups, len(places) > 1)
+    known = costs.rate(operands[-2], groups, depthwise) is not None
     return known and operands[0].ndim <= 5 and all(is_contiguous(x.shape, x.stride()) for x in images)
 
 

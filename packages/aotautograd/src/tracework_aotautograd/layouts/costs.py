@@ -7,13 +7,31 @@ KINDS says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import enum
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import torch
 
-__all__ = ["KINDS", "LAUNCH", "MOVE", "RATES", "TURN", "Kind", "Rate", "Work", "is_looped", "kind_of", "rate", "times", "works"]
+__all__ = [
+    "KINDS",
+    "LAUNCH",
+    "MOVE",
+    "RATES",
+    "TURN",
+    "Convolution",
+    "Direction",
+    "Kind",
+    "Rate",
+    "Work",
+    "has_row",
+    "is_looped",
+    "kind_of",
+    "rate",
+    "times",
+    "works",
+]
 
 MOVE = 238.0
 """A byte read or written (4.2 TB/s, copies on an H200)."""
@@ -43,57 +61,159 @@ RATES: Mapping[tuple[str, torch.dtype], Rate] = {
 """(device, dtype) -> what multiplies; what has no row is computed as quickly from row-major images."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Of convolutions. ratio: time of the kernel channels-last, over its time row-major; anew: whether the library lays row-major images out
-    anew for it."""
-
-    ratio: float
-    anew: bool = True
-
-
-KINDS: Mapping[str, Kind] = {
-    "few channels": Kind(0.783),
-    "more in than out": Kind(0.725),
-    "other": Kind(0.823),
-    "volume": Kind(0.92),
-    "grouped": Kind(1.358, anew=False),
-    "depthwise": Kind(0.93, anew=False),
-    "depthwise, looped": Kind(1.0, anew=False),
-    "gradients, depthwise": Kind(1.0, anew=False),
-    "line, TF32": Kind(1.5, anew=False),
-}
-"""As published in pytorch#187606; volume: a decoder's in bfloat16, LightX2V#860; depthwise: 7x7 of 96x56x56 in bfloat16, 14.4 and 15.5 us on
-an H200, and of gradients no figure is known; looped: where compilers write a loop, which takes as long in either layout.
-
-Lines (signals, and images of one row or column) in TF32, on an H200 with the library's conversions of the image, which it makes in both
-layouts, and of the result in none: 64x64x4096 by 128 filters of 3, 148 us row-major and 146; 64x32x8192 by 64 filters of 7 at every second
-place, 152 and 359 us: it takes another kernel.
-"""
 LOOPED_TAPS = 9
 """Elements of the largest window for which a depthwise convolution in float32 is looped whatever its layout."""
+MEDIUM_TAPS = 25
+"""Elements of the largest window for which the library has a kernel for the gradient of depthwise weights in float32, channels-last."""
+LARGE_WINDOW = 7
+LARGE_WINDOW_CHANNELS = range(9, 33)
+LEAST_GROUP = 16
+"""Channels of the groups that were measured."""
 FEW_CHANNELS = 64
 CHANNEL_BYTES = 16
 
 
-def rate(x: torch.Tensor, groups: int, looped: bool = False) -> float | None:
+class Direction(enum.Enum):
+    """What the kernel of a convolution computes; a transposed convolution is the gradient of an image, and the gradient of its own image a
+    convolution."""
+
+    FORWARD = enum.auto()
+    IMAGE = enum.auto()
+    WEIGHT = enum.auto()
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """What rows of KINDS go by. channels, results: of image and result of the convolution, for a transposed one those that it is the gradient
+    of; line: a signal, or images of one row or column; looped: as is_looped() says."""
+
+    direction: Direction
+    channels: int
+    results: int
+    window: tuple[int, ...]
+    groups: int = 1
+    tf32: bool = True
+    line: bool = False
+    transposed: bool = False
+    looped: bool = False
+
+    @property
+    def is_depthwise(self) -> bool:
+        return self.groups == (self.results if self.transposed else self.channels) > 1
+
+    @property
+    def is_volume(self) -> bool:
+        return len(self.window) > 2
+
+    @property
+    def group(self) -> int:
+        """Channels of a group."""
+        return min(self.channels, self.results) // self.groups
+
+    @property
+    def has_few_channels(self) -> bool:
+        return max(self.channels, self.results) <= FEW_CHANNELS
+
+    @property
+    def has_more_in_than_out(self) -> bool:
+        image = self.direction is Direction.IMAGE
+        return self.results >= 2 * self.channels if image else self.channels >= 2 * self.results
+
+    def computes(self, direction: Direction, *, tf32: bool = False) -> bool:
+        """Whether it computes this, in TF32 if that is asked."""
+        return self.direction is direction and (self.tf32 or not tf32)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Of convolutions. ratio: time of the kernel channels-last, over its time row-major; anew: whether the library lays row-major images out
+    anew for it; taken: the kernel's time channels-last in units of what its multiplications or bytes take; tap: what a multiplication takes
+    without tensor cores."""
+
+    holds: Callable[[Convolution], bool]
+    ratio: float
+    anew: bool = True
+    taken: float = 1.0
+    tap: float | None = None
+
+
+FORWARD, IMAGE, WEIGHT = Direction
+KINDS: Mapping[str, Kind] = {
+    "depthwise, looped": Kind(lambda c: c.looped, 1.0, anew=False),
+    "depthwise, not measured": Kind(
+        lambda c: c.is_depthwise and (c.transposed or c.is_volume or c.channels != c.results), 1.0, anew=False
+    ),
+    "depthwise line, weight": Kind(lambda c: c.is_depthwise and c.line and c.computes(WEIGHT), 5.4, anew=False, tap=9300.0),
+    "depthwise, large window, weight, TF32": Kind(
+        lambda c: c.is_depthwise and prod(c.window) > MEDIUM_TAPS and c.computes(WEIGHT, tf32=True), 3.5, anew=False, tap=4800.0
+    ),
+    "depthwise, weight": Kind(lambda c: c.is_depthwise and c.computes(WEIGHT), 0.2, anew=False, tap=250.0),
+    "depthwise, image": Kind(lambda c: c.is_depthwise and c.computes(IMAGE), 0.31, anew=False, tap=350.0),
+    "depthwise": Kind(lambda c: c.is_depthwise, 0.26, anew=False, tap=160.0),
+    "grouped, not measured": Kind(lambda c: c.groups > 1 and (c.group < LEAST_GROUP or c.is_volume), 1.358, anew=False),
+    "grouped line, image, TF32": Kind(lambda c: c.groups > 1 and c.line and c.computes(IMAGE, tf32=True), 1.36, anew=False, taken=20.0),
+    "grouped, weight, TF32": Kind(lambda c: c.groups > 1 and c.computes(WEIGHT, tf32=True), 1.04, anew=False, taken=10.6),
+    "grouped": Kind(lambda c: c.groups > 1, 0.44, anew=False, taken=2.2),
+    "volume": Kind(lambda c: c.is_volume, 0.92),
+    "large window, TF32": Kind(
+        lambda c: c.channels in LARGE_WINDOW_CHANNELS and max(c.window) >= LARGE_WINDOW and c.computes(FORWARD, tf32=True),
+        2.62, anew=False, taken=10.6,
+    ),
+    "line, image, TF32": Kind(lambda c: c.line and c.computes(IMAGE, tf32=True), 0.5, anew=False, taken=1.5),
+    "line, weight, TF32": Kind(lambda c: c.line and c.computes(WEIGHT, tf32=True), 0.69, anew=False, taken=2.9),
+    "line, few channels, TF32": Kind(
+        lambda c: c.line and c.tf32 and min(c.channels, c.results) <= FEW_CHANNELS, 1.0, anew=False, taken=2.9
+    ),
+    "line, TF32": Kind(lambda c: c.line and c.tf32, 0.62, anew=False),
+    "few channels, weight, TF32": Kind(
+        lambda c: c.has_few_channels and c.computes(WEIGHT, tf32=True), 0.91, anew=False, taken=5.7
+    ),
+    "padded channels, image, TF32": Kind(
+        lambda c: c.has_few_channels and c.channels * 4 % CHANNEL_BYTES > 0 and c.computes(IMAGE, tf32=True), 1.24, anew=False, taken=19.0
+    ),
+    "few channels, image, TF32": Kind(lambda c: c.has_few_channels and c.computes(IMAGE, tf32=True), 0.66, anew=False, taken=4.8),
+    "few channels": Kind(lambda c: c.has_few_channels, 0.783),
+    "more in than out": Kind(lambda c: c.has_more_in_than_out, 0.725),
+    "other": Kind(lambda c: True, 0.823),
+}  # fmt: skip
+"""The first row that holds is a convolution's.
+
+The last three are as published in pytorch#187606, and so is that of groups that were not measured; volume: a decoder's in bfloat16,
+LightX2V#860; looped: where compilers write a loop, which takes as long in either layout; of other depthwise ones without figures the layouts
+are taken for equal. All others are means of what an H200 takes, in tests/unit/layouts/test_choice.py:TOOK, with the library's conversions of
+row-major images; "TF32" is float32 in general where the kernel has no products. Halves gain wherever they have no row of their own.
+
+In TF32 the library has no good kernel for windows of 7 over 9 to 32 channels; 8 and fewer have one of their own.
+"""
+
+
+def rate(x: torch.Tensor, groups: int, depthwise: bool = False) -> float | None:
     """What a multiplication of a convolution of these images takes, None where it has nothing to gain.
 
     In float32 that needs TF32, which torch does not allow for volumes (pytorch#167024), and depthwise convolutions have kernels of torch's own
-    for row-major images, unless they are loops.
+    for row-major images; depthwise: as has_row() says.
     """
     if x.dtype == torch.float32 and (
-        x.ndim > 4 or (groups == x.shape[1] > 1 and not looped) or torch.backends.cudnn.conv.fp32_precision != "tf32"  # type: ignore[attr-defined]  # torch puts it there at run time
+        x.ndim > 4 or (groups == x.shape[1] > 1 and not depthwise) or torch.backends.cudnn.conv.fp32_precision != "tf32"  # type: ignore[attr-defined]  # torch puts it there at run time
     ):
         return None
     found = RATES.get((x.device.type, x.dtype)) if torch.backends.cudnn.enabled else None
     return found.time if found is not None and _capability(x.device) >= found.capability else None
 
 
+def has_row(x: torch.Tensor, w: torch.Tensor, transposed: bool, groups: int, gradients: bool) -> bool:
+    """Whether it is known what a depthwise convolution in float32 takes in both layouts: of gradients, and of loops."""
+    return _is_plain_depthwise(x, w, transposed, groups) and (gradients or is_looped(x, w, transposed, groups))
+
+
 def is_looped(x: torch.Tensor, w: torch.Tensor, transposed: bool, groups: int) -> bool:
     """Whether a convolution, not a gradient of one, is a loop in compilers that have one."""
-    depthwise = groups == x.shape[1] == w.shape[0] > 1 and w.shape[1] == 1
-    return depthwise and not transposed and x.dtype == torch.float32 and prod(w.shape[2:]) <= LOOPED_TAPS
+    plain = _is_plain_depthwise(x, w, transposed, groups)
+    return plain and x.dtype == torch.float32 and prod(w.shape[2:]) <= LOOPED_TAPS
+
+
+def _is_plain_depthwise(x: torch.Tensor, w: torch.Tensor, transposed: bool, groups: int) -> bool:
+    return not transposed and groups == x.shape[1] == w.shape[0] > 1 and w.shape[1] == 1
 
 
 def _capability(device: torch.device) -> tuple[int, int]:
@@ -116,21 +236,9 @@ class Work:
     padded: int = 0
 
 
-def kind_of(
-    channels: int, results: int, groups: int, gradient: bool, volume: bool = False, looped: bool = False, line: bool = False
-) -> str:
-    """A name in KINDS, from the channels of a convolution's images and results; line: of one row or column, in TF32."""
-    if groups == channels > 1:
-        return "gradients, depthwise" if gradient else "depthwise, looped" if looped else "depthwise"
-    if line:
-        return "line, TF32"
-    if groups > 1:
-        return "grouped"
-    if volume:
-        return "volume"
-    if max(channels, results) <= FEW_CHANNELS:
-        return "few channels"
-    return "more in than out" if channels >= 2 * results else "other"
+def kind_of(convolution: Convolution) -> str:
+    """A name in KINDS."""
+    return next(name for name, kind in KINDS.items() if kind.holds(convolution))
 
 
 def works(
@@ -146,31 +254,34 @@ def works(
     result: sizes of the convolution's result.
     """
     looped = gradients is None and is_looped(x, w, transposed, groups)
-    found = rate(x, groups, looped)
+    found = rate(x, groups, has_row(x, w, transposed, groups, gradients is not None))
     assert found is not None
     size = x.element_size()
     image, other, weight = (size * prod(sizes) for sizes in (x.shape, result, w.shape))
     count = prod(x.shape if transposed else result) * prod(w.shape[1:])
-    line = x.dtype == torch.float32 and sum(n > 1 for n in x.shape[2:]) == 1
-    kind = kind_of(x.shape[1], result[1], groups, gradients is not None, x.ndim > 4, looped, line)
+    channels, results = (result[1], x.shape[1]) if transposed else (x.shape[1], result[1])
+    forward, of_image = (IMAGE, FORWARD) if transposed else (FORWARD, IMAGE)
+    tf32, line = x.dtype == torch.float32, sum(n > 1 for n in x.shape[2:]) == 1
     padded = sum(n for n, channels in ((image, x.shape[1]), (other, result[1])) if channels * size % CHANNEL_BYTES)
+
+    def work(direction: Direction, read: int, written: int, weight: int) -> Work:
+        facts = Convolution(direction, channels, results, tuple(w.shape[2:]), groups, tf32, line, transposed, looped)
+        return Work(kind_of(facts), count, read, written, weight, found, padded)
+
     if gradients is None:
-        return [Work(kind, count, image, other, weight, found, padded)]
-    of_image, of_weight = gradients
-    backward = kind_of(result[1], x.shape[1], groups, True, x.ndim > 4, line=line)
-    return [Work(backward, count, other, image, weight, found, padded)] * of_image + [
-        Work(kind, count, image + other, weight, 0, found, padded)
-    ] * of_weight
+        return [work(forward, image, other, weight)]
+    wanted = zip(gradients, ((of_image, other, image, weight), (WEIGHT, image + other, weight, 0)), strict=True)
+    return [work(*what) for is_wanted, what in wanted if is_wanted]
 
 
 def times(work: Work) -> tuple[float, float]:
     """(row-major, channels-last): the kernel, and what the library lays out anew for it."""
     kind, size = KINDS[work.kind], work.read + work.written + work.weight
-    kernel = max(work.multiplications * work.rate, MOVE * size) + LAUNCH
+    kernel = kind.taken * max(work.multiplications * (kind.tap or work.rate), MOVE * size)
     if not kind.anew:
-        return kernel / kind.ratio, kernel
-    last = kernel + _anew(work.padded)
-    return max(last / kind.ratio, kernel + _anew(size)), last
+        return kernel / kind.ratio + LAUNCH, kernel + LAUNCH
+    last = kernel + LAUNCH + _anew(work.padded)
+    return max(last / kind.ratio, kernel + LAUNCH + _anew(size)), last
 
 
 def _anew(size: int) -> float:
