@@ -212,6 +212,16 @@ def test_indices_of_pools_are_kept_in_few_bits(dtype, tf32):
         assert not any("*i64" in kernel.signature for kernel in artifact.kernels)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["depthwise", "of one tap"])
+def test_the_gradient_of_a_weight_alone_is_computed_channels_last(name, dtype, tf32):
+    """From images that are written so at once."""
+    first = {"depthwise": nn.Conv2d(96, 96, 3, padding=1, groups=96), "of one tap": nn.Conv2d(96, 96, 1)}[name]
+    layers = nn.Sequential(first, nn.SiLU())
+    _, backward = artifacts(traced(*of_module(layers, torch.empty(64, 96, 56, 56, dtype=dtype), True)))
+    assert "(301056, 1, 5376, 96, )" in backward.host_source and "(301056, 3136, " not in backward.host_source
+
+
 TRAINING_STEP = """
 import sys
 import torch

@@ -19,7 +19,7 @@ from tracework_primops.broadcasting import channels_last
 from ..nodes import operand_of
 from ..options import Answers
 from ..trace.memory import same_layout
-from .choice import Choice, answered, choose, images_of, is_image, restrided, run, viewed
+from .choice import CONVOLUTIONS, Choice, answered, choose, images_of, is_image, restrided, run, viewed
 from .signals import signals_as_images
 from .table import Asks, asks
 
@@ -73,12 +73,33 @@ class _Layouts:
         elif what is Asks.VIEW:
             self._set_or_leave(node, answered(node))
         elif what is Asks.CONVOLUTION:
-            self._set_or_leave(node, self._for_images_last(node))
+            self._convolution(node)
         else:
             self._operator(node)
         value = node.meta["val"]
         if what is not Asks.VIEW and is_image(value):
             self._copied_for_all(node)
+
+    def _convolution(self, node: fx.Node) -> None:
+        """Where no result says how it is computed, since each is the same in both layouts, its operands do.
+
+        Such copies are for all convolutions that read the image so.
+        """
+        found, images = self._for_images_last(node), images_of(node)
+        self._set_or_leave(node, found)
+        if found is None or node in self.eager:
+            return
+        self._read_last(node)
+        for image in images:
+            if (copy := self.copies.get((image, True))) is not None:
+                for user in list(image.users):
+                    if user in self.chosen and user.target in CONVOLUTIONS:
+                        user.replace_input_with(image, copy)
+
+    def _read_last(self, node: fx.Node) -> None:
+        """Copies of images for this reader, channels-last."""
+        images = images_of(node)
+        self._read(node, lambda n: self._copy(n, True) if n in images and is_image(n.meta["val"]) else n)
 
     def _operator(self, node: fx.Node) -> None:
         """Operands as they lie, or else all channels-last, or else all as eager's."""
@@ -86,8 +107,7 @@ class _Layouts:
             self._set(node, found)
             return
         if self._is_chosen(node, found := self._for_images_last(node)):
-            images = images_of(node)
-            self._read(node, lambda n: self._copy(n, True) if n in images and is_image(n.meta["val"]) else n)
+            self._read_last(node)
             self._set(node, found)
         else:
             self._read(node, self._as_eagers)

@@ -75,7 +75,10 @@ def choose(graph: fx.Graph, answers: Answers | None = None) -> dict[fx.Node, Cho
     labels = labelling.solve(answers)
     if labelling.cost(dict.fromkeys(labels, False)) - labelling.cost(labels) < LEAST_GAIN:
         return {}
-    return {node: choice for node, choice in problem.choices.items() if labels[choice.variable]}
+    found = {node: choice for node, choice in problem.choices.items() if labels[choice.variable]}
+    # a weight's gradient alone may be no image, that of a depthwise convolution: what it reads is
+    alone = (v for v, last in labels.items() if last and isinstance(v, fx.Node) and v.target in CONVOLUTIONS and v not in found)
+    return found | {node: Choice(node, ()) for node in alone}
 
 
 def _gains(node: fx.Node) -> bool:

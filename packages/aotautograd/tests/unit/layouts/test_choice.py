@@ -162,6 +162,38 @@ def test_chosen_with_gradients(name, graph, gaining):
     assert (name == "small") is not any(x.stride()[1] == 1 for x in saved)
 
 
+ALONE = {"depthwise": ((128, 64, 64, 64), (64, 1, 3, 3)), "of one tap": ((128, 64, 64, 64), (128, 64, 1, 1))}
+"""Image and weights of convolutions whose weight's gradient is the same in both layouts."""
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_the_gradient_of_a_weight_alone_reads_images_channels_last(name, graph, gaining):
+    """As its cost says, though no result of it lies so; the image is copied once for all."""
+    x, a = ALONE[name]
+    inputs = torch.empty(x), torch.empty(a, requires_grad=True)
+    gm = traced(graph, lambda x, a: (torch.sigmoid(F.conv2d(x, a, groups=x.shape[1] // a.shape[1])),), *inputs).graph
+    laid_out(gm)
+    (backward,) = (n for n in gm.graph.nodes if n.target is aten.convolution_backward.default)
+    image = next(n for n in gm.graph.nodes if n.op == "placeholder" and n.meta["val"].shape == x)
+    read = [n.meta["val"] for n in backward.args[:2]]
+    assert [v.stride() for v in read] == [primops.broadcasting.channels_last(v.shape) for v in read]
+    (copy,) = (n for n in image.users if n.target is aten.clone.default)
+    (forward,) = (n for n in gm.graph.nodes if n.target is aten.convolution.default)
+    looped = name == "depthwise"
+    assert (forward.args[0], backward.args[1]) == (image if looped else copy, copy)
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_gradients_of_weights_alone_are_eagers(rank, name, check, real, eager_to_change):
+    window = {"depthwise": (4, 1, *[3] * rank), "of one tap": (6, 4, *[1] * rank)}[name]
+
+    def fn(x, a):
+        return (torch.sigmoid(getattr(F, f"conv{rank}d")(x, a, groups=4 // a.shape[1])),)
+
+    check(fn, real(2, 4, *[6] * rank).detach(), real(*window), second=False, channels_last=True)
+
+
 @pytest.mark.parametrize("why", ["no row", "no TF32", "without the library"])
 def test_graphs_stay_as_they_are(why, graph, gaining, monkeypatch):
     if why == "no row":
