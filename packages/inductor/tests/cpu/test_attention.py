@@ -64,14 +64,45 @@ CASES = {
     "prefix": (itself, lambda s, b, h, i, j, x: (j < x[b]) | (i >= j), [PREFIXES], True),
     "relative": (lambda s, b, h, i, j, x: s + x[h, i - j + 99], causal, [TABLE], True),
     "masked by scores": (lambda s, b, h, i, j: torch.where(i >= j, s, -math.inf), everything, [], True),
+    "a low number": (lambda s, b, h, i, j: torch.where(i >= j, s, -1e9), everything, [], True),
+    "a low number on the left": (lambda s, b, h, i, j: torch.where(i > j, -3e38, s), everything, [], True),
+    "a low number outside of a window": (
+        lambda s, b, h, i, j: torch.where((i >= j) & (i - j < 40), s, -65504.0),
+        everything,
+        [],
+        True,
+    ),
+    "a low number in some rows": (lambda s, b, h, i, j: torch.where(i - 40 >= j, s, -3e38), everything, [], True),
+    "scores as low as the number": (
+        lambda s, b, h, i, j: torch.where(i >= j, (i - j) * 0.125 - 10016.0, -1e4),
+        everything,
+        [],
+        True,
+    ),
+    "a bias, then a low number": (lambda s, b, h, i, j, x: torch.where(i >= j, s + x[h] * j, -3e38), everything, [SLOPES], True),
+    "a low number by what is read": (
+        lambda s, b, h, i, j, x: torch.where(x[i] == x[j], s, -3e38),
+        everything,
+        [DOCUMENTS],
+        True,
+    ),
     "of no score": (lambda s, b, h, i, j: (i - j) * 0.125, everything, [], True),
 }
 
-# functions that change scores, and what they read
+# functions that change scores and hide some, and what they read
 READ_BY_BODIES = {
-    "a slope of each head": (lambda s, b, h, i, j, x: s + x[h] * (j - i), [torch.empty(4)]),
-    "a bias of each head": (lambda s, b, h, i, j, x: s + x[h, i, j], [torch.empty(4, 256, 256, dtype=BF16)]),
-    "a mask, within a cap": (lambda s, b, h, i, j, x: 5 * torch.tanh(s / 5) + x[i, j], [torch.empty(256, 256, dtype=BF16)]),
+    "a slope of each head": (lambda s, b, h, i, j, x: s + x[h] * (j - i), causal, [torch.empty(4)]),
+    "a bias of each head": (lambda s, b, h, i, j, x: s + x[h, i, j], causal, [torch.empty(4, 256, 256, dtype=BF16)]),
+    "a mask, within a cap": (
+        lambda s, b, h, i, j, x: 5 * torch.tanh(s / 5) + x[i, j],
+        causal,
+        [torch.empty(256, 256, dtype=BF16)],
+    ),
+    "a bias, then a low number": (
+        lambda s, b, h, i, j, x: torch.where(i >= j, s + x[h, j], torch.finfo(F32).min),
+        everything,
+        [torch.empty(4, 256, dtype=BF16)],
+    ),
 }
 
 
@@ -151,7 +182,7 @@ def test_shapes(shape, tmp_path):
     check_values("causal", tmp_path, 0.06 if shape == "halves" else 1e-5, **SHAPES[shape])
 
 
-@pytest.mark.parametrize("name", ["causal", "documents", "soft-cap", "rows and keys"])
+@pytest.mark.parametrize("name", ["causal", "documents", "soft-cap", "rows and keys", "a low number in some rows"])
 def test_programs_share_the_keys_of_few_queries(name, tmp_path, monkeypatch):
     monkeypatch.setattr(core, "LEAST_STEPS", 1)
     monkeypatch.setitem(CASES, "documents", (*CASES["documents"][:2], [torch.arange(200) // 30], False))
@@ -436,7 +467,7 @@ def test_written_out(program, tmp_path, monkeypatch):
     host, kernels = rendered(graph)
     (core_kernel,) = [kernel for kernel in kernels.values() if "tl.dot" in kernel.source]
     assert ("unsure" in core_kernel.source) == (program is not padded)
-    assert ("end = tl.minimum" in core_kernel.source) == (program in (as_gpt2, as_nano))
+    assert ("end = tl.minimum" in core_kernel.source) == (program in (as_gpt2, as_nano, as_bloom))
     (found,) = triton_interpreter.host_call(host, kernels, tmp_path)([q, k, v, mask])
     k, v = (x.double().repeat_interleave(2, 1) for x in (k, v))
     wanted = (q.double() @ k.transpose(2, 3) * SCALE).masked_fill(hidden, -math.inf).softmax(-1) @ v
@@ -681,9 +712,9 @@ def test_no_register_spills(width, tmp_path):
     like = [torch.empty(1, 4, 256, width, dtype=BF16, device="meta") for _ in range(3)]
     rows = torch.empty(1, 4, 256, device="meta")
     jobs, names = [], []
-    for name, (score, read) in READ_BY_BODIES.items():
+    for name, (score, keep, read) in READ_BY_BODIES.items():
         mode = FakeMode(SymbolTable())
-        bodies = trace_bodies(score, causal, [mode.from_real(x) for x in read], F32, torch.device("cpu"), None)[:3]
+        bodies = trace_bodies(score, keep, [mode.from_real(x) for x in read], F32, torch.device("cpu"), None)[:3]
         for program, inputs in (
             (forward_program(*bodies), like),
             (backward_program(*bodies), [like[0], *like, rows, rows, rows]),

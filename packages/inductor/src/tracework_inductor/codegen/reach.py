@@ -113,15 +113,16 @@ def reach_of(
     limit: str,
     text: Callable[[Ref], str],
     words: Words,
+    negated: bool = False,
 ) -> Reach:
-    """Of a condition of a body.
+    """Of a condition of a body, or of its contrary if negated.
 
     Args:
         loop, block: the variables of the two positions; ends: texts of the first and the last position of the block.
         limit: text of the number of positions of the loop.
         text: gives the text of a value that depends on neither position, and writes what it needs.
     """
-    return _Reader(body, loop, block, ends, limit, text, words).reach(condition)
+    return _Reader(body, loop, block, ends, limit, text, words).reach(condition, negated)
 
 
 class _Reader:

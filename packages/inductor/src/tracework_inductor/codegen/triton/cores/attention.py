@@ -1,12 +1,13 @@
 """Attention whose scores are changed and masked by a loop body, without a score in memory.
 
-A program takes a block of queries, walks over blocks of keys, and keeps a running maximum and sum. What the mask hides from a whole block is
-not visited, and where it hides nothing it is not evaluated: bounds (reach.py) say so before the loop, or the counts and indices of a
-BlockMask where bounds know too little. Where few blocks of queries would leave most of a device idle, programs share the keys of one, and a
-second function merges their parts. Gradients are two more kernels that compute the weights again from the sums and the largest scores of the forward: one walks
-over keys for a block of queries, one over queries for a block of keys. Gradients of what the body reads are sums of those of the scores
-over queries, over keys, or over the scores of a distance between the two, each by a kernel of that kind. Each result is summed up by one
-program, in order.
+A program takes a block of queries, walks over blocks of keys, and keeps a running maximum and sum. What the mask hides from a whole block
+is not visited, and where it hides nothing it is not evaluated: bounds (reach.py) say so before the loop, or the counts and indices of a
+BlockMask where bounds know too little. Where the body puts a low number in the place of scores, blocks of nothing else are not visited
+either, unless a row turns out to have no score so far above the number that its exponential is 0. Where few blocks of queries would leave
+most of a device idle, programs share the keys of one, and a second function merges their parts. Gradients are two more kernels that compute
+the weights again from the sums and the largest scores of the forward: one walks over keys for a block of queries, one over queries for a
+block of keys. Gradients of what the body reads are sums of those of the scores over queries, over keys, or over the scores of a distance
+between the two, each by a kernel of that kind. Each result is summed up by one program, in order.
 
 The node's facts: `body` over (batch, head, query, key), which reads the score as `local("score")` and defines "changed" and "keep" and, for
 gradients, "slope" where the changed score is another; `scale`; `extents`, queries and keys of a block of the BlockMask; `zeroed`, of the forward:
@@ -43,6 +44,12 @@ LEAST_STEPS = 8
 """Over keys, of a part of them, where few programs share the device."""
 LOG2E = math.log2(math.e)
 LOWEST = 'float("-inf")'
+HIDES = -1e4
+"""A number up to which what the body puts in the place of scores is a mask."""
+UNSEEN = 256.0
+"""How far a score is below the highest whose exponential is 0, with what float32 rounds such a sum by."""
+ROWS = 1024
+"""Of which the highest scores are looked at together."""
 WORDS = Words("tl.maximum", "tl.minimum", "tl.where")
 HALVES = frozenset({torch.bfloat16, torch.float16})
 
@@ -75,6 +82,15 @@ class Rows:
     lane: str
     """Text of the distance between elements of a row."""
     width: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Fill:
+    """A number that the body puts in the place of scores: where the condition is false, or true if negated."""
+
+    condition: Ref
+    negated: bool
+    number: float
 
 
 class _Writer(BodyWriter):
@@ -125,6 +141,7 @@ class _Attention:
         self.config = self._config()
         self.parts = self._parts()
         self.defined = {i.args[0]: i.args[1] for i in self.body.instructions if i.op == "define"}
+        self.fill = self._fill()
 
     # sizes
 
@@ -293,6 +310,26 @@ class _Attention:
         """Whether the body gives the score itself."""
         return self.body.instructions[self.defined["changed"].position].op == "local"
 
+    def _fill(self) -> Fill | None:
+        """What the body ends with, if that is all that hides scores."""
+        instructions = self.body.instructions
+        last, keep = (instructions[self.defined[name].position] for name in ("changed", "keep"))
+        if last.op != "where" or keep.op != "constant" or not keep.args[0]:
+            return None
+        condition, *chosen = last.args
+        for n, ref in enumerate(chosen):
+            constant = instructions[ref.position]
+            if constant.op == "constant" and -math.inf < float(constant.args[0]) <= HIDES:
+                return Fill(condition, n == 0, float(constant.args[0]))
+        return None
+
+    def _shown(self, name: str) -> Ref:
+        """What the body defines by this name where it puts no number in the place of scores."""
+        ref = self.defined[name]
+        i = self.body.instructions[ref.position]
+        is_chosen = self.fill is not None and i.op == "where" and i.args[0] == self.fill.condition
+        return i.args[2 if self.fill.negated else 1] if is_chosen else ref
+
     @property
     def unit(self) -> float:
         """What `c`, the changed score, is times to be the score: the product itself, where it is not changed and keeps its order."""
@@ -317,8 +354,9 @@ class _Attention:
     def _tile_masks(self, on_border: bool) -> Tile:
         return Tile(("x", "r"), {"x": self.x_mask, "r": "r_in" if on_border else None})
 
-    def _value(self, writer: BodyWriter, name: str, values: dict[int, Any]) -> Value:
-        return writer.run_one(self.body, self.defined[name].position, values)
+    def _value(self, writer: BodyWriter, name: str, values: dict[int, Any], masked: bool = True) -> Value:
+        ref = self.defined[name] if masked else self._shown(name)
+        return writer.run_one(self.body, ref.position, values)
 
     # loops
 
@@ -332,7 +370,12 @@ class _Attention:
         def scalar(ref: Ref) -> str:
             return writer.run_one(self.body, ref.position, values).text
 
-        reach = reach_of(self.body, self.defined["keep"], loop, block, ("x_first", "x_last"), limit, scalar, WORDS)
+        def reach_by(condition: Ref, negated: bool) -> Reach:
+            return reach_of(self.body, condition, loop, block, ("x_first", "x_last"), limit, scalar, WORDS, negated)
+
+        reach = reach_by(*((self.defined["keep"], False) if self.fill is None else (self.fill.condition, self.fill.negated)))
+        if self.fill is not None and not reach.known:
+            self.fill, reach = None, reach_by(self.defined["keep"], False)
         if not reach.known and self.blocks and self._blocks_fit():
             self._by_blocks(writer, step)
         else:
@@ -365,6 +408,7 @@ class _Attention:
         lines.append(f"end = {limit if high is None else f'tl.minimum({high}, {limit}).to(tl.int32)'}")
         if reach.certain is None:
             self._loop(writer, [self._range("begin", "end")], step, True, not whole)
+            self._rest(writer, reach, limit, step)
             return
         low, high = reach.certain.low, reach.certain.high
         inner = f"((tl.maximum({low}, 0) + {rblock - 1}) // {rblock} * {rblock}).to(tl.int32)"
@@ -378,6 +422,27 @@ class _Attention:
         if high is not None or not whole:
             masked = reach.possible.high is not None or high is not None
             self._loop(writer, [self._range("unsure", "end")], step, masked, not whole)
+        self._rest(writer, reach, limit, step)
+
+    def _rest(self, writer: BodyWriter, reach: Reach, limit: str, step: Callable[[BodyWriter, bool, bool], None]) -> None:
+        """Writes the loops over what only has the number that the body puts in the place of scores. It has weight in a row whose highest score
+        is no more: one of which nothing else is seen."""
+        low, high = reach.possible.low, reach.possible.high
+        if self.fill is None or (low is None and high is None) or not (lines := self._unseen(f"{self.fill.number + UNSEEN!r}")):
+            return
+        rblock = self.config.constants["RBLOCK"]
+        border = not _divides(self.lengths[3 - self.outer], rblock)
+        writer.lines += lines
+        if low is not None:
+            self._loop(writer, [self._range("0", f"tl.minimum(begin, {limit}) * unseen")], step, True, border)
+        if high is not None:
+            writer.lines.append(f"behind = begin + (tl.maximum(end - begin, 0) + {rblock - 1}) // {rblock} * {rblock}")
+            self._loop(writer, [self._range("behind", f"behind + ({limit} - behind) * unseen")], step, True, border)
+
+    def _unseen(self, least: str) -> list[str]:
+        """Lines that make `unseen` 1 where a row's highest score is not above a number, and else 0; none where the loops sum up nothing that
+        depends on scores which a number has replaced."""
+        return []
 
     def _range(self, begin: str, end: str) -> str:
         """The first line of a loop over the steps of this part."""
@@ -432,8 +497,8 @@ class _Attention:
     def _changed(self, writer: BodyWriter, masked: bool, border: bool) -> dict[int, Any]:
         """Lines that make `c`, the changed score, -inf where the mask is false, from `s`; gives the values of the body."""
         values: dict[int, Any] = {}
-        changed = None if self.unchanged else writer.full(self._value(writer, "changed", values))
-        keep = writer.full(self._value(writer, "keep", values)) if masked else None
+        changed = None if self.unchanged else writer.full(self._value(writer, "changed", values, masked))
+        keep = writer.full(self._value(writer, "keep", values)) if masked and self.fill is None else None
         if changed is not None:
             writer.lines.append(f"c = {changed}")
         mask = _and(keep, self.border if border else None)
@@ -491,6 +556,10 @@ class _Forward(_Attention):
             f"tl.store({self._address(out, 'x_wide', 'e')}, sums / total[:, None]{_also(self.x_mask, _lanes('e', out.width))})",
             *self._rows_stored(rows),
         ]
+
+    def _unseen(self, least: str) -> list[str]:
+        is_seen = f"highest > {least}" if self.x_mask is None else f"(highest > {least}) | (x >= queries)"
+        return [f"unseen = tl.max(tl.where({is_seen}, 0, 1), 0)"]
 
     def _rows_stored(self, rows: str | None) -> list[str]:
         """The lines that store what is kept of a row: two numbers, since one of both is the highest score alone where that is a large one."""
@@ -558,7 +627,7 @@ class _Backward(_Attention):
         power = f"c * {self.unit * LOG2E!r}" if self.unchanged else f"(c - highest) * {LOG2E!r}"
         writer.lines += [f"p = tl.exp2({power} - logs)", f"g = p * ({inner} - delta)"]
         if "slope" in self.defined:
-            slope = writer.full(self._value(writer, "slope", values))
+            slope = writer.full(self._value(writer, "slope", values, masked))
             writer.lines.append(f"g = tl.where(p == 0.0, 0.0, g * {slope})")
 
 
@@ -678,6 +747,15 @@ class _OfKeys(_Backward):
 
         self._loops(self._writer(), step)
 
+    def _unseen(self, least: str) -> list[str]:
+        rows = f'tl.load({self._place_of_row("highest", "head", "rows")}, rows < queries, other=float("inf"))'
+        return [
+            "unseen = 0",
+            f"for first in range(0, queries, {ROWS}):",
+            f"    rows = first + tl.arange(0, {ROWS})",
+            f"    unseen = tl.maximum(unseen, tl.max(tl.where({rows} > {least}, 0, 1), 0))",
+        ]
+
 
 class _SumsOfKeys(_OfKeys):
     """For each of a block of keys, the sum over the queries of a head."""
@@ -687,6 +765,9 @@ class _SumsOfKeys(_OfKeys):
     @property
     def heads(self) -> int:
         return constant_size(self.views["q"].sizes[1])
+
+    def _unseen(self, least: str) -> list[str]:
+        return []
 
     def _write(self) -> None:
         self._program()
