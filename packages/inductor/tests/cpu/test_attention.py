@@ -309,6 +309,34 @@ def test_gradients_of_what_bodies_read_under_a_block_mask(name, tmp_path, monkey
 LENGTH, BATCH = symbol("s0", 2, None), symbol("s1", 1, None)
 
 
+# what bodies read of (queries, keys, heads), or in that order
+HEADS_INNERMOST = {
+    "computed": lambda x: prims.permute(prims.mul(x, 2.0), (2, 0, 1)),
+    "in memory": lambda x: prims.permute(x, (2, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", HEADS_INNERMOST)
+def test_kernels_read_rows_of_keys(name, tmp_path):
+    q, k, v, _ = operands(100, 90)
+    bias = torch.randn(100, 90, 2)
+    given = HEADS_INNERMOST[name]
+    mode = FakeMode(SymbolTable())
+    read = bias.permute(2, 0, 1).contiguous()
+    bodies = trace_bodies(
+        lambda s, b, h, i, j, x: s + x[h, i, j], everything, [mode.from_real(read)], F32, torch.device("cpu"), None
+    )
+
+    def program(q, k, v, x):
+        return prims.attention(q, k, v, (given(x),), (), (), *bodies[:2], SCALE, ())
+
+    (out, *_), kernels = run(program, [q, k, v, bias], tmp_path)
+    (kernel,) = [kernel for kernel in kernels.values() if "tl.dot" in kernel.source]
+    assert re.search(r"p3 \+ \(9000 \* \w+ \+ 90 \* \w+ \+ \w+\)", kernel.source)
+    wanted = forward_reference(q, k, v, [read * (2 if name == "computed" else 1)], [], [], *bodies[:2], SCALE, [])[0]
+    torch.testing.assert_close(out, wanted, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("length", [2, 90])
 def test_sizes_that_change(length, tmp_path):
     """Of operands, of what bodies read, and as numbers in bodies."""

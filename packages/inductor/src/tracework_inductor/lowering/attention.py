@@ -176,7 +176,7 @@ class _Core:
         self.sizes = (*q.sizes[:3], k.sizes[2])
         self.index = tuple(0 if same(n, 1) else symbol(f"a{d}", 0, None) for d, n in enumerate(self.sizes))
         self.axes = tuple(Axis(var, n) for var, n in zip(self.index, self.sizes, strict=True) if isinstance(var, Expr))
-        self.captured = [_in_memory(low, x) for x in captured]
+        self.captured = [self._in_rows(x) for x in captured]
         self.blocks = [_in_memory(low, x) for x in blocks]
         self.numbers = sizes
         self.body = self._recorded(texts)
@@ -197,6 +197,21 @@ class _Core:
         raises = self.device.type == "cpu" and any(True for _ in self.body.checks())
         self.low.add_node(CoreNode(name, core, *views, self.facts, self.device, origins, may_raise=raises))
         return tuple(made)
+
+    def _in_rows(self, x: Any) -> Strided:
+        """What bodies read, in memory. Kernels read it by blocks of queries and keys, each as often as the axes that it lacks say: what is
+        computed for them has rows of keys, and what lies there with other axes than these two innermost is copied once, since each read of
+        such an element is one of a whole sector."""
+        low, at = self.low, self.low.place(x)
+        if at is None:
+            return low.realize(x, contiguous_strides(x.sizes))
+        of_scores = at.ndim >= 2 and all(
+            same(a, b) and not same(a, 1) for a, b in zip(at.sizes[-2:], self.sizes[2:], strict=True)
+        )
+        is_repeated = any(same(step, 0) and not same(n, 1) for n, step in zip(at.sizes, at.strides, strict=True))
+        if not of_scores or is_repeated or any(same(step, 1) for step in at.strides[-2:]):
+            return _in_memory(low, at)
+        return low.realize_with(at, contiguous_strides(at.sizes))
 
     def _recorded(self, texts: Mapping[str, str]) -> LoopBody:
         """The bodies in one, each defining a value."""
