@@ -99,16 +99,24 @@ def test_it_stays_written_out_by_default(monkeypatch):
 
 
 @pytest.fixture
-def _as_one_operator(monkeypatch):
-    """Of tracework's own options, on GPUs."""
+def as_one_operator(monkeypatch):
+    """Of tracework's own options, on GPUs; gives what functional graphs are told of, to see that they have the operator."""
     facts = GraphCompiler.facts.fget
     both = property(lambda self: {**facts(self), "trained_attention": frozenset({"cuda"})})
     monkeypatch.setattr(GraphCompiler, "facts", both)
+    prims, targets = GraphCompiler.prims, set()
+
+    def told(self, gm, spec):
+        targets.update(str(n.target) for n in gm.graph.nodes if n.op == "call_function")
+        return prims(self, gm, spec)
+
+    monkeypatch.setattr(GraphCompiler, "prims", told)
+    return targets
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", FORMS)
-def test_values_gradients_and_memory(name, _as_one_operator):
+def test_values_gradients_and_memory(name, as_one_operator):
     form = FORMS[name]
     inputs = operands(form, LARGE, "cuda")
     leaves = [x for x in inputs if x.requires_grad]
@@ -120,6 +128,8 @@ def test_values_gradients_and_memory(name, _as_one_operator):
         return out, *torch.autograd.grad(out, [x for x in given if x.requires_grad], grad)
 
     step(compiled, inputs, grad)
+    used = {t for t in as_one_operator if t.startswith("tracework.attention")}
+    assert bool(used) is not bool(form.stays), as_one_operator
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     found = step(compiled, inputs, grad)
