@@ -554,6 +554,33 @@ def test_rows_hidden_by_the_lowest_number_are_means(masked, tmp_path, monkeypatc
     torch.testing.assert_close(found.double(), scores.softmax(-1) @ v, rtol=0, atol=4e-2)
 
 
+def with_a_sum(q, k, v, x, mask):
+    scores = prims.add(product(q, turned(repeated(k, 2))), prims.add(x, mask))
+    return product(prims.convert(weights(prims.convert(scores, F32)), q.dtype), repeated(v, 2))
+
+
+@pytest.mark.parametrize(("bias", "parts"), [((1, 2, 60, 60), 2), ((2, 2, 60, 60), 1), ((2, 1, 1, 1), 1)])
+def test_parts_of_a_sum_are_read_where_they_are_smaller(bias, parts, monkeypatch):
+    monkeypatch.setattr("tracework_primops.written_attention.LEAST_BYTES", 0)
+    q, k, v, _ = operands(60, 60, dtype=BF16)
+    given = torch.zeros(bias, dtype=BF16), torch.zeros(2, 1, 1, 60, dtype=BF16)
+    graph = long_attention(graph_of(with_a_sum, q, k, v, *given, device=CUDA))
+    (call,) = [n for n in graph.calls if n.target is prims.attention]
+    assert len(call.args[3]) == parts
+
+
+def test_values_of_parts_of_a_sum(tmp_path, monkeypatch):
+    monkeypatch.setattr("tracework_primops.written_attention.LEAST_BYTES", 0)
+    q, k, v, _ = operands(60, 60, dtype=BF16)
+    x, hidden = torch.randn(1, 2, 60, 60).to(BF16), torch.arange(60) >= torch.tensor([40, 60])[:, None, None, None]
+    mask = torch.zeros(2, 1, 1, 60, dtype=BF16).masked_fill(hidden, torch.finfo(BF16).min)
+    host, kernels = rendered(long_attention(graph_of(with_a_sum, q, k, v, x, mask, device=CUDA)))
+    (found,) = triton_interpreter.host_call(host, kernels, tmp_path)([q, k, v, x, mask])
+    k, v = (y.double().repeat_interleave(2, 1) for y in (k, v))
+    scores = (q.double() @ k.transpose(2, 3) + x.double()).masked_fill(hidden, -math.inf)
+    torch.testing.assert_close(found.double(), scores.softmax(-1) @ v, rtol=0, atol=6e-2)
+
+
 def steps_of(change):
     """A program of scores that are changed by prims, of operands and of what is read."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -289,6 +289,25 @@ def tensor_of(step: Step, found: WrittenAttention) -> PrimValue:
     return given
 
 
+def parts_of(step: Step) -> Iterator[Step]:
+    """A step that adds a sum, as steps that add its parts."""
+    if step.kind == "add" and step.tensor.target is prims.add and all(hasattr(x, "op") for x in step.tensor.args):
+        for tensor in step.tensor.args:
+            yield from parts_of(replace(step, tensor=tensor))
+    else:
+        yield step
+
+
+def smaller_parts_of(step: Step) -> tuple[Step, ...]:
+    """The same where the parts together have fewer elements than the sum, as a bias of heads and a mask of a batch have."""
+    parts = tuple(parts_of(step))
+    counts = [product(part.tensor.meta["spec"].sizes) for part in (*parts, step) if part.tensor is not None]
+    *of_parts, whole = counts or [0]
+    numbers = [n for n in of_parts if isinstance(n, int)]
+    fits = len(numbers) == len(parts) and isinstance(whole, int) and sum(numbers) < whole
+    return parts if fits else (step,)
+
+
 def mask_of(found: WrittenAttention) -> tuple[float, PrimValue | None]:
     """(factor, mask of four axes that is added after it) of what is done to the scores, built by prims; where it has one mask."""
     factor, mask = 1.0, None
@@ -363,7 +382,9 @@ __all__ = [
     "mask_of",
     "number_everywhere",
     "operands_of",
+    "parts_of",
     "pays",
+    "smaller_parts_of",
     "tensor_of",
     "value_of",
     "without_factor",

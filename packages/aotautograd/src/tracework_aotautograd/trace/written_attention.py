@@ -22,14 +22,13 @@ from tracework_primops import (
     attention_of_bodies,
     copy_node,
     decompose,
-    prims,
     run_passes,
     with_laid_out_gradient,
 )
 from tracework_primops.attention import NAN, NAN_SCORES, ZERO
 from tracework_primops.spec import TensorSpec
 from tracework_primops.symbols import Size
-from tracework_primops.written_attention import Step, WrittenAttention, are_moved, pays, written_attention
+from tracework_primops.written_attention import WrittenAttention, are_moved, parts_of, pays, written_attention
 from tracework_primops.written_bodies import AXES, MOST_CALLS, Read, StepBodies
 
 from .. import _torch
@@ -226,7 +225,7 @@ class _Attention:
         if found is None:
             raise _Stays
         self.given = dict(zip(prim_graph.placeholders, leaves, strict=True))
-        return replace(found, steps=tuple(part for step in found.steps for part in _parts(step)))
+        return replace(found, steps=tuple(part for step in found.steps for part in parts_of(step)))
 
     def _is_sum(self, node: fx.Node) -> bool:
         """Whether what is added to scores is a sum itself, of a bias with gradients and a mask without, say: parts are read by other axes."""
@@ -484,15 +483,6 @@ def _copied_once(x: torch.Tensor) -> torch.Tensor:
 
 def _has_hooks(value: FakeTensor) -> bool:
     return bool(value._backward_hooks) or value.retains_grad
-
-
-def _parts(step: Step) -> Iterator[Step]:
-    """A step that adds a sum, as steps that add its parts."""
-    if step.kind == "add" and step.tensor.target is prims.add and all(hasattr(x, "op") for x in step.tensor.args):
-        for tensor in step.tensor.args:
-            yield from _parts(replace(step, tensor=tensor))
-    else:
-        yield step
 
 
 def _begins(edge: tuple[Any, int], value: FakeTensor) -> bool:

@@ -3,11 +3,20 @@
 What a training step has of it is found before its backward is made, by aotautograd; what is found is the same (written_attention.py of primops).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from tracework_primops import PrimGraph, prims
-from tracework_primops.written_attention import FEW_QUERIES, WrittenAttention, operands_of, pays, tensor_of, written_attention
+from tracework_primops.written_attention import (
+    FEW_QUERIES,
+    WrittenAttention,
+    operands_of,
+    pays,
+    smaller_parts_of,
+    tensor_of,
+    written_attention,
+)
 from tracework_primops.written_bodies import StepBodies
 
 from ..lowering.attention import DEVICES, MOST_WIDTH
@@ -43,6 +52,7 @@ def pays_on_cpu(found: WrittenAttention) -> bool:
 def _rewrite(node: Any) -> None:
     found = written_attention(node)
     assert found is not None
+    found = replace(found, steps=tuple(part for step in found.steps for part in smaller_parts_of(step)))
     with built_before(node):
         bodies = StepBodies(found)
         captured = tuple(tensor_of(step, found) for step in bodies.read.values())

@@ -325,10 +325,11 @@ class _Attention:
 
     def _shown(self, name: str) -> Ref:
         """What the body defines by this name where it puts no number in the place of scores."""
-        ref = self.defined[name]
+        ref, fill = self.defined[name], self.fill
         i = self.body.instructions[ref.position]
-        is_chosen = self.fill is not None and i.op == "where" and i.args[0] == self.fill.condition
-        return i.args[2 if self.fill.negated else 1] if is_chosen else ref
+        if fill is None or i.op != "where" or i.args[0] != fill.condition:
+            return ref
+        return i.args[2 if fill.negated else 1]
 
     @property
     def unit(self) -> float:
