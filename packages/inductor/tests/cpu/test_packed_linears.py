@@ -246,6 +246,24 @@ def test_what_is_packed_ends_with_the_function_or_the_weights() -> None:
     assert runtime.packed_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_weights_whose_memory_was_given_back_for_a_while(name: str) -> None:
+    values = tensors()
+    run = compiled(values)
+    for _ in range(3):
+        agrees(run, values)
+    kept, storage = values[name].clone(), values[name].untyped_storage()
+    storage.resize_(0)
+    with pytest.raises(RuntimeError):
+        eager(**values)
+    with pytest.raises(RuntimeError):
+        run()
+    storage.resize_(kept.nbytes)
+    values[name].copy_(kept.mul_(2))
+    for _ in range(3):
+        agrees(run, values)
+
+
 def test_pinned_weights_are_read_and_not_watched(monkeypatch) -> None:
     """Of which a device may have the pages."""
     values = tensors()

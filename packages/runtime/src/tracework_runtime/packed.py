@@ -144,6 +144,11 @@ def _places(sources: Sequence[torch.Tensor]) -> Places:
     return [(s.data_ptr(), s.nbytes) for s in sources]
 
 
+def _is_there(source: torch.Tensor) -> bool:
+    """Whether its storage has the bytes of a tensor: storages are made smaller to give memory back for a while."""
+    return source.storage_offset() * source.itemsize + source.nbytes <= source.untyped_storage().nbytes()
+
+
 class _Digest:
     """Says what lies at places, in 16 bytes for each."""
 
@@ -217,9 +222,11 @@ class Packed:
         if not self._keeps:
             return self._kind.once(x, other, self._made(sources))
         kept = self._kept
-        known = kept is not None and kept.watch is not None and kept.watch.as_they_were(sources)
-        weights = kept.weights if kept is not None and known else self._read(kept, x, sources)
-        return self._kind.call(x, other, weights)
+        if kept is not None and kept.watch is not None and kept.watch.as_they_were(sources):
+            return self._kind.call(x, other, kept.weights)
+        if not all(map(_is_there, sources)):
+            return self._kind.once(x, other, self._made(sources))  # which says so, as eager does
+        return self._kind.call(x, other, self._read(kept, x, sources))
 
     def _read(self, kept: _Kept | None, x: torch.Tensor, sources: Sequence[torch.Tensor]) -> Weights:
         """The packed weights, by the bytes of the sources."""

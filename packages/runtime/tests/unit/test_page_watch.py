@@ -120,6 +120,8 @@ def test_what_others_may_write_to_is_not_watched(tmp_path) -> None:
     for is_shared in (True, False):
         mapped = torch.from_file(str(path), shared=is_shared, size=4 * PAGE, dtype=torch.uint8)
         assert of(mapped) is None
+        mapped.add_(1)  # a private one has no page of the file now, until they are given back
+        assert of(mapped) is None
     with mmap.mmap(-1, 4 * PAGE) as anonymous:  # shared with forks
         address = ctypes.c_char.from_buffer(anonymous)
         assert watch(ctypes.addressof(address), 4 * PAGE) is None
@@ -165,6 +167,75 @@ def test_a_forked_process_watches_its_own_pages() -> None:
     before = block.looked_at()
     tensor[PAGE] = 8
     assert block.looked_at() > before
+
+
+def test_what_an_interrupted_look_found_is_not_lost(monkeypatch) -> None:
+    tensor = memory()
+    block, part = of(tensor), of(tensor[PAGE:])
+    before, of_part = block.looked_at(), part.looked_at()
+    tensor[-PAGE] = 7
+    with monkeypatch.context() as patched:
+
+        def interrupted(*args, scan=page_watch._scan):
+            scan(*args)
+            raise KeyboardInterrupt
+
+        patched.setattr(page_watch, "_scan", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            block.looked_at()
+    assert part.looked_at() > of_part
+    before_next = block.looked_at()
+    assert before_next > before and block.looked_at() == before_next
+
+
+def test_a_forked_process_closes_no_files_of_the_program(tmp_path) -> None:
+    """Whose numbers are those of descriptors that it closed, as daemons close all."""
+    tensor = memory()
+    daemon = os.fork()
+    if daemon == 0:
+        code = 1
+        try:
+            block = of(tensor)
+            assert block.looked_at() >= 0
+            opened = page_watch._descriptors
+            for descriptor in (opened.faults, opened.pages):
+                os.close(descriptor)
+            for number in range(2):
+                os.open(tmp_path / str(number), os.O_CREAT | os.O_WRONLY)
+            assert block.looked_at() == -1
+            child = os.fork()
+            if child == 0:
+                written = [os.write(descriptor, b"1") for descriptor in (opened.faults, opened.pages)]
+                os._exit(written != [1, 1])
+            code = os.waitpid(child, 0)[1]
+        finally:
+            os._exit(code)
+    assert os.waitpid(daemon, 0)[1] == 0
+
+
+@pytest.fixture
+def pin():
+    """A function that has io_uring pin memory, which it writes to without the page table from then on."""
+    libc, setup, register = ctypes.CDLL(None), 425, 427
+    ring = libc.syscall(setup, 1, ctypes.create_string_buffer(120))
+    if ring < 0:
+        pytest.skip("no io_uring here")
+
+    def pins(address: int, length: int) -> None:
+        if libc.syscall(register, ring, 0, (ctypes.c_uint64 * 2)(address, length), 1) != 0:
+            pytest.skip("this process may not pin memory")
+
+    yield pins
+    os.close(ring)
+
+
+def test_nothing_is_watched_while_pages_are_pinned(pin) -> None:
+    tensor = memory()
+    block = of(tensor)
+    before = block.looked_at()
+    pin(block.start + PAGE, PAGE)
+    assert block.looked_at() > before, "to pin is a write"
+    assert of(tensor) is None
 
 
 @pytest.mark.parametrize("step", ["_API", "_REGISTER", "_SCAN"])

@@ -74,13 +74,13 @@ def _sizes(x: TensorSpec, weight: TensorSpec, *window: Any) -> tuple[Size, ...]:
 def _keeps_channels_last(x: TensorSpec, weight: TensorSpec, window: tuple[Any, ...]) -> bool:
     """Whether results are in channels-last; `window` is all that follows the bias.
 
-    Signals are images of one row, which are made row-major: their weights alone decide. Of the CPU's kernels for
-    volumes only oneDNN's know another format than row-major.
+    Signals are images of one row, which are made row-major: they say otherwise only where a size of 1 has any stride.
+    Of the CPU's kernels for volumes only oneDNN's know another format than row-major.
     """
     if x.device.type not in ("cpu", "cuda"):
         return False
     if x.ndim == 3:
-        return suggests_channels_last(unsqueeze(weight, 2))
+        return any(suggests_channels_last(unsqueeze(t, 2)) for t in (x, weight) if t is weight or x.is_contiguous)
     if not (suggests_channels_last(x) or suggests_channels_last(weight)):
         return False
     return x.ndim == 4 or x.device.type == "cuda" or _onednn_convolves(x, weight, *window)

@@ -24,6 +24,9 @@ def image(*sizes):
 CASES = {
     "a signal with a weight in columns": (F.conv1d, columns(1, 4, 4), columns(3, 4, 2)),
     "a signal in columns": (F.conv1d, columns(1, 4, 4), torch.ones(3, 4, 2)),
+    "a signal with one element in columns": (F.conv1d, columns(2, 4, 1), torch.ones(3, 4, 1)),
+    "a signal with one channel in columns": (F.conv1d, columns(2, 1, 4), torch.ones(1, 1, 1)),
+    "a transposed signal with one element in columns": (F.conv_transpose1d, columns(2, 4, 1), torch.ones(4, 3, 2)),
     "a transposed signal": (F.conv_transpose1d, torch.ones(1, 4, 4), columns(4, 3, 2)),
     "a small volume": (F.conv3d, volume(1, 4, 6, 6, 6), torch.ones(4, 4, 2, 2, 2)),
     "a batch of volumes": (F.conv3d, volume(17, 4, 6, 6, 6), torch.ones(4, 4, 2, 2, 2)),
