@@ -264,11 +264,16 @@ def test_weights_whose_memory_was_given_back_for_a_while(name: str) -> None:
         agrees(run, values)
 
 
-def test_pinned_weights_are_read_and_not_watched(monkeypatch) -> None:
+def cannot_tell(tensor: torch.Tensor) -> bool:
+    raise RuntimeError("a forked process has no CUDA")
+
+
+@pytest.mark.parametrize("is_pinned", [lambda tensor: True, cannot_tell])
+def test_pinned_weights_are_read_and_not_watched(is_pinned, monkeypatch) -> None:
     """Of which a device may have the pages."""
     values = tensors()
     run = compiled(values)
-    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: True)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", is_pinned)
     monkeypatch.setattr(runtime.packed, "watch", lambda *args: pytest.fail("watched"))
     for _ in range(3):
         agrees(run, values)

@@ -149,6 +149,14 @@ def _is_there(source: torch.Tensor) -> bool:
     return source.storage_offset() * source.itemsize + source.nbytes <= source.untyped_storage().nbytes()
 
 
+def _may_be_pinned(source: torch.Tensor) -> bool:
+    """Whether a GPU may write to it; a fork of a process that has used one cannot ask."""
+    try:
+        return source.is_pinned()
+    except RuntimeError:
+        return True
+
+
 class _Digest:
     """Says what lies at places, in 16 bytes for each."""
 
@@ -176,7 +184,7 @@ class _Watch:
         self._blocks: list[tuple[Block, int]] = []
         rest: Places = []
         for source, (address, length) in zip(sources, self._places, strict=True):
-            block = watch(address, length) if length >= LEAST_WATCHED and not source.is_pinned() else None
+            block = watch(address, length) if length >= LEAST_WATCHED and not _may_be_pinned(source) else None
             if block is None:
                 rest.append((address, length))
                 continue
