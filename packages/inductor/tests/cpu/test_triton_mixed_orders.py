@@ -181,5 +181,19 @@ def test_all_blocks_run_at_once(width, dtype):
     together = grid / config_table.MULTIPROCESSORS
     assert together == (2 if width <= 2048 else 1)
     assert 32 * config["num_warps"] * 128 * together <= 1 << 16
-    on_their_way = config["constants"]["XBLOCK"] * width * 2 * dtype.itemsize * (config["num_stages"] - 1)
+    on_their_way = (config["constants"]["XBLOCK"] * 2 + 1) * width * dtype.itemsize * (config["num_stages"] - 1)
     assert on_their_way * together <= config_table.LIMITS[80][0]
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(8192, torch.float32), (4096, torch.float32), (4096, torch.float64)], ids=str)
+def test_wide_rows_fit_in_shared_memory(width, dtype, tmp_path):
+    """Of an A100, which has the least of those whose blocks keep sums: what is on its way of both matrices, and of the weight."""
+    sizes, rows = ((1 << 26) // width, width), ((1 << 26) // width, 1)
+    layouts = [(sizes, dtype), (sizes, dtype), (sizes[1:], dtype), (rows, torch.float32), (rows, torch.float32)]
+    plan = plan_of(layer_norm_backward, *(torch.empty(s, dtype=d, device="meta") for s, d in layouts))
+    renderer = TritonRenderer()
+    found = next(r for k in plan.kernels if dict((r := renderer.render(k)).launch)["kind"] == "rows and columns")
+    (kernel,) = renderer.pack([("kernel", found)])
+    job = build_triton.request(kernel, "kernel", kernel.launch["configs"][0], build_triton.Variant(), 80)
+    (cubin,) = build_triton.build_all([job], RuntimeOptions(), Store(tmp_path / "cache"))
+    assert cubin.shared <= config_table.LIMITS[80][0]

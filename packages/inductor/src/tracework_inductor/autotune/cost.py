@@ -15,7 +15,7 @@ import torch
 
 from .record import Problem
 
-__all__ = ["DEVICES", "Calibration", "Device", "Shares", "derived", "device", "predict"]
+__all__ = ["DEVICES", "Calibration", "Device", "Shares", "derived", "device", "has_warp_groups", "predict"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +136,11 @@ def device(index: int = 0) -> Device:
         return ABSENT
     facts = torch.cuda.get_device_properties(index)
     return _named(facts) or derived(facts)
+
+
+def has_warp_groups(index: int = 0) -> bool:
+    """Whether several warps of a GPU compute a product together, of operands in shared memory, as those of an H100; also where there is no GPU."""
+    return not torch.cuda.is_available() or torch.cuda.get_device_capability(index)[0] in (9, 10)
 
 
 def _named(facts: Any) -> Device | None:

@@ -1,5 +1,7 @@
 """schedule(): a Program becomes a KernelPlan."""
 
+import dataclasses
+
 from ..ir.buffer import CoreNode, LoopNode
 from ..options import InductorOptions
 from ..target import Capabilities
@@ -12,7 +14,7 @@ from .mixed_orders import with_mixed_orders
 from .operators import runs_between
 from .order import launch_order
 from .passes import KernelBuilder
-from .plan import ExternKernel, Kernel, KernelPlan, Program, core_kernel
+from .plan import ExternKernel, Kernel, KernelPlan, MemoryPlan, Program, core_kernel
 
 
 def schedule(program: Program, options: InductorOptions, capabilities: Capabilities, choose: Choose | None = None) -> KernelPlan:
@@ -21,11 +23,12 @@ def schedule(program: Program, options: InductorOptions, capabilities: Capabilit
     def plan(nodes: Program) -> KernelPlan:
         return _plan(nodes, options, capabilities)
 
-    return chosen(program, choose, plan) if program.products and choose is not None else plan(program)
+    found = chosen(program, choose, plan) if program.products and choose is not None else plan(program)
+    return dataclasses.replace(found, memory=plan_memory(found.program, found.kernels, options.memory_reuse))
 
 
 def _plan(program: Program, options: InductorOptions, capabilities: Capabilities) -> KernelPlan:
-    """Fuse, order, build kernels, put small ones together, plan memory."""
+    """Fuse, order, build kernels, put small ones together; without a plan of memory, which no choice between plans needs."""
     fuser = Fuser(program, options, capabilities)
     fuser.run()
     fuser = with_mixed_orders(program, fuser)
@@ -52,5 +55,4 @@ def _plan(program: Program, options: InductorOptions, capabilities: Capabilities
         kernels.append(KernelBuilder(group, program.buffers, needed, capabilities).build(name))
     if capabilities.batches:
         kernels = batched(kernels, program.buffers)
-    memory = plan_memory(program, kernels, options.memory_reuse)
-    return KernelPlan(program, tuple(kernels), memory, tuple(fuser.refusals))
+    return KernelPlan(program, tuple(kernels), MemoryPlan((), 0), tuple(fuser.refusals))

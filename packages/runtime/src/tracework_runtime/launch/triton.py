@@ -30,6 +30,8 @@ __all__ = ["TritonKernel"]
 log = logging.getLogger("tracework.runtime.launch")
 _FORMATS = {"i64": "q", "i32": "i", "fp32": "f", "fp64": "d", "i1": "?"}
 _SCRATCH_ALIGNMENT = 128
+_SHARED_ANYWHERE = 48 << 10
+"""Bytes of shared memory that a block may take on each device."""
 set_data_ptr(torch.Tensor.data_ptr)
 
 
@@ -74,8 +76,7 @@ class TritonKernel:
         key = (entry, variant)
         found = self._functions.get(key)
         if found is None:
-            job = build.request(self.kernel, entry, self.config, variant, self.capability)
-            (cubin,) = build.build_all([job], self.options, self.store)
+            job, cubin = self._fitting(entry, variant)
             try:
                 handle = self.driver.load(cubin.code, cubin.symbol, cubin.shared, self.device)
             except LaunchError as error:
@@ -84,6 +85,16 @@ class TritonKernel:
                 handle = self.driver.load(cubin.code, cubin.symbol, cubin.shared, self.device)
             found = self._functions[key] = (handle, cubin)
         return found
+
+    def _fitting(self, entry: str, variant: Variant) -> tuple[dict[str, Any], Cubin]:
+        """The function, with fewer steps under way where shared memory of this device is too small for all that the configuration has: it was
+        chosen for larger ones."""
+        for stages in range(self.config["num_stages"], 0, -1):
+            job = build.request(self.kernel, entry, {**self.config, "num_stages": stages}, variant, self.capability)
+            (cubin,) = build.build_all([job], self.options, self.store)
+            if cubin.shared <= _SHARED_ANYWHERE or cubin.shared <= self.driver.most_shared(self.device):
+                break
+        return job, cubin
 
     def plan(self, sizes: tuple[Any, ...], aligned: bool) -> Plan:
         """The plan for these sizes; made at first need."""

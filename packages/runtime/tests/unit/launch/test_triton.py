@@ -208,6 +208,33 @@ def test_memory_of_a_kernels_own(compiled, tmp_path, monkeypatch):
     assert driver.launches[-1][-1] == [a.data_ptr(), 0, 0] and len(made) == 2
 
 
+@pytest.mark.parametrize(
+    ("most", "stages"), [(227 << 10, [3]), (163 << 10, [3, 2]), (99 << 10, [3, 2, 1]), (64 << 10, [3, 2, 1])], ids=str
+)
+def test_a_device_with_less_shared_memory_has_fewer_steps_under_way(tmp_path, monkeypatch, most, stages):
+    """With one step there is no less, and the driver says what is wrong."""
+    built, loaded = [], []
+
+    def build_all(requests, options, store):
+        built.extend(r["num_stages"] for r in requests)
+        return [build.Cubin(b"", r["entry"], r["num_stages"] * 65 << 10, 4, len(r["arguments"]) + 2) for r in requests]
+
+    class SmallDevice(PaperDriver):
+        def most_shared(self, device):
+            return most
+
+        def load(self, code, symbol, shared, device):
+            loaded.append(shared)
+            return 77
+
+    monkeypatch.setattr(build, "build_all", build_all)
+    configs = [{"constants": {"XBLOCK": 128}, "num_warps": 4, "num_stages": 3}]
+    bound = bind(kernel(("*fp32",), configs=configs), SmallDevice("PPP"), tmp_path)
+    built.clear()  # what was begun before the first launch
+    bound(torch.empty(1000))
+    assert built == stages and loaded == [stages[-1] * 65 << 10]
+
+
 def test_memory_that_the_launcher_cannot_give(tmp_path, monkeypatch):
     def build_all(requests, options, store):
         return [build.Cubin(b"", r["entry"], 0, 4, len(r["arguments"]) + 2, 64, 4096) for r in requests]

@@ -57,7 +57,7 @@ class Shape:
     """What the choice depends on: kind (a key of TABLES), numbers of points (hints), the contiguous dimension, how many loads there are,
     how many values of a row live at once, how many loads are inside rows; of products how many there are, how many rows they have, the
     bytes of an element of the large matrix, whether blocks compute again what all columns need; whether rows are scanned. Of rows and
-    columns itemsize is what is loaded for each element."""
+    columns itemsize is what is loaded for each element, and of_all_rows what is loaded for one of each row together."""
 
     kind: str
     outer: int
@@ -70,6 +70,7 @@ class Shape:
     products: int = 0
     rows: int = 1
     itemsize: int = 0
+    of_all_rows: int = 0
     repeats: bool = False
     scans: bool = False
 
@@ -158,7 +159,7 @@ def _rows_and_columns(shape: Shape) -> list[Config]:
     together = 1 if row > _LONG_COLUMN_ROW else 2
     elements = 8192 // together if shape.itemsize <= _MOST_IN_STEP else 4096 // together
     rows = max(1, elements // row)
-    ahead = shared // together // (rows * row * max(1, shape.itemsize))
+    ahead = shared // together // (row * max(1, rows * shape.itemsize + shape.of_all_rows))
     return [Config({"XBLOCK": rows, "RBLOCK": row}, 16 // together, _between(1, 1 + ahead, 3))]
 
 

@@ -52,7 +52,8 @@ def shape_of(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
     shape = config_table.Shape(kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), held, streams)
     shape = dataclasses.replace(shape, scans=scans_rows(kernel))
     if kind == "rows and columns":
-        return dataclasses.replace(shape, itemsize=_loaded_for_each(kernel, tiling))
+        each, shared = _loaded_for_each(kernel, tiling)
+        return dataclasses.replace(shape, itemsize=each, of_all_rows=shared)
     if not products:
         return shape
     largest = max((kernel.layouts[b] for b in kernel.reads), key=lambda layout: constant_product(layout.sizes))
@@ -69,12 +70,19 @@ def _streams(kernel: LoopKernel, tiling: Tiling) -> int:
     return sum(not isinstance(index, int) and any(a.var in index.free_symbols for a in rows.axes) for index in found)
 
 
-def _loaded_for_each(kernel: LoopKernel, tiling: Tiling) -> int:
-    """Bytes that are loaded for each element of a row, and for no other one."""
+def _loaded_for_each(kernel: LoopKernel, tiling: Tiling) -> tuple[int, int]:
+    """Bytes that are loaded for each element of a row: for no other one, and for all rows."""
     dims = [{a.var for a in group.axes} for group in tiling.groups]
+    row = {a.var for a in kernel.reduction_axes}
     loads = {(i.args[0], i.args[1]) for p in kernel.passes if p.level == "inner" for i in p.body.loads()}
-    own = [b for b, index in loads if not isinstance(index, int) and all(index.free_symbols & some for some in dims)]
-    return sum(kernel.layouts[b].dtype.itemsize for b in own)
+    own, shared = 0, 0
+    for buffer, index in loads:
+        found = set() if isinstance(index, int) else index.free_symbols
+        if all(found & some for some in dims):
+            own += kernel.layouts[buffer].dtype.itemsize
+        elif found & row:
+            shared += kernel.layouts[buffer].dtype.itemsize
+    return own, shared
 
 
 def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> int:

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from ....autotune.cost import has_warp_groups
 from ....ir.body import LoopBody, Ref
 from ....ir.buffer import BufferView
 from ....ir.cores import power_of_two
@@ -54,11 +55,15 @@ WORDS = Words("tl.maximum", "tl.minimum", "tl.where")
 HALVES = frozenset({torch.bfloat16, torch.float16})
 
 FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (128, 32, 8, 2)}
-"""Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on Hopper or Ampere,
-nor of the others up to 128, as far as the body allows. Blocks have 16 rows or more for each warp where registers allow it: warps stand below
+"""Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on Hopper, nor of the
+others up to 128, as far as the body allows. Blocks have 16 rows or more for each warp where registers allow it: warps stand below
 one another in scores that a second product reads, so that warps without rows of their own compute those of others again."""
 OF_QUERIES = {64: (128, 32, 8, 3), 128: (128, 64, 8, 2), 256: (128, 16, 8, 2)}
 OF_KEYS = {64: (128, 32, 8, 3), 128: (128, 32, 8, 3), 256: (32, 32, 8, 1)}
+IN_REGISTERS_FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
+IN_REGISTERS_BACKWARD = {64: (128, 32, 8, 3), 128: (64, 64, 8, 2), 256: (32, 32, 8, 1)}
+"""The same where warps hold operands of products in their own registers, as on Ampere: of the blocks above, up to 3,800 bytes of a thread of them
+spill there, and a block of 256 elements a row takes more shared memory than smaller devices have."""
 DISTANCES = {64: (64, 128, 8, 1), 128: (32, 64, 8, 1), 256: (16, 32, 4, 1)}
 """Distances of a block, which are as many as queries of a step, and keys of a step, twice as many: of n queries and n distances, 2 * n - 1."""
 WIDE_FORWARD = {64: (64, 32, 4, 2), 128: (32, 16, 8, 2), 256: (16, 16, 8, 1)}
@@ -113,6 +118,8 @@ class _Attention:
     """One kernel: `x` counts the rows of a program's block, `r` those of a step's."""
 
     tables = FORWARD, WIDE_FORWARD
+    in_registers = IN_REGISTERS_FORWARD
+    """In place of the first table, on devices whose warps hold operands in registers."""
     names: tuple[str, ...] = ()
     """Of the operands and results before what the body reads and the blocks."""
     outer = 2
@@ -157,7 +164,9 @@ class _Attention:
 
     def _config(self) -> Config:
         widths = max(constant_size(self.views[n].sizes[3]) for n in ("q", "v"))
-        table = self.tables[self.dtype == torch.float32]
+        halves, wide = self.tables
+        halves = halves if has_warp_groups(self.kernel.device.index or 0) else self.in_registers
+        table = wide if self.dtype == torch.float32 else halves
         rows, step, warps, stages = table[next(w for w in table if widths <= w)]
         own, other = (self.lengths[self.outer - 2], self.lengths[3 - self.outer])
         rows, step = _no_more(rows, own), _no_more(step, other)
@@ -614,6 +623,8 @@ class _Forward(_Attention):
 
 
 class _Backward(_Attention):
+    in_registers = IN_REGISTERS_BACKWARD
+
     def _of_sums(self, at: str, rows: str | None, shape: str) -> list[str]:
         """Lines that load what is known of rows of queries. A row that sees nothing gets a sum beside which all vanishes."""
         lines = [f"{name} = {self._of_rows(name, 'head', at, rows, '0.0')}" for name in ("logs", "highest", "delta")]
