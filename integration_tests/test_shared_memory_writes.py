@@ -64,3 +64,17 @@ def test_writes_to_what_is_read_are_as_in_eager(write, make, fresh):
     ours, value = outcome(tracework.compile(program, backend="aot_eager"), make())
     assert ours == error
     torch.testing.assert_close(value, expected, rtol=0, atol=0)
+
+
+def test_elements_that_are_changed_where_they_lie():
+    """Each once, also behind the last whole vector of a row."""
+
+    def program(x):
+        x[:, 1:] = torch.where(torch.arange(20) < 3, 2.0, 3.0) * x[:, 1:]
+
+    values = torch.randn(4, 21), torch.randn(4, 21)
+    expected = [x.clone() for x in values]
+    for x, y in zip(values, expected, strict=True):
+        tracework.compile(program)(x)
+        program(y)
+        torch.testing.assert_close(x, y, rtol=0, atol=0)

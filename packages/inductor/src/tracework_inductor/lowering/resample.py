@@ -19,7 +19,8 @@ MOST_TAPS = 36
 """Elements that are added up, written out one by one; more call the library."""
 GATHERED_ON = frozenset({"cuda"})
 """Devices where all of this is done by loops."""
-FASTER_ON_CPU = frozenset({"avg_pool", "avg_pool_backward", "adaptive_avg_pool", "upsample_nearest_backward", "col2im"})
+FASTER_ON_CPU = frozenset({"avg_pool", "avg_pool_backward", "adaptive_avg_pool", "upsample_nearest_backward", "col2im",
+                           "upsample_linear", "upsample_linear_backward"})  # fmt: skip
 """Ops whose loops are faster than a CPU's library on row-major images (1.3 to 29 times, measured); it is made for channels-last ones."""
 
 
@@ -339,10 +340,18 @@ def _lines(sizes: Any, results: Any, corners: bool, scales: Any, dtype: torch.dt
     return [_Line(*row, corners, accumulator(dtype)) for row in zip(sizes, results, strict=True)]
 
 
+def _refuse_gathers(x: Any, lines: Sequence[_Line]) -> None:
+    """Where a row grows by a small power of two, all elements between two of the input have the same neighbours; else vectors gather theirs.
+    Weights of other factors are rounded, and 0 or nearly 0 is not the same beside an infinite element."""
+    if x.device.type not in GATHERED_ON and not (lines[-1].factor in (2, 4) and all(line.factor > 1 for line in lines)):
+        raise Refused("a CPU's library interpolates by other factors as fast")
+
+
 @lowers("upsample_linear")
 def upsample_linear(low: Any, x: Any, sizes: Sequence[Size], corners: bool, scales: Any) -> Any:
     """Two elements along each dimension."""
     lines = _lines(x.sizes[2:], sizes, corners, scales, x.dtype)
+    _refuse_gathers(x, lines)
     return _taps_of(low, _whole(low, x), [line.forward for line in lines], 2 ** len(lines))
 
 
@@ -350,6 +359,7 @@ def upsample_linear(low: Any, x: Any, sizes: Sequence[Size], corners: bool, scal
 def upsample_linear_backward(low: Any, grad: Any, sizes: Any, input_sizes: Any, corners: bool, scales: Any) -> Any:
     """Each element looks at the results that lie around it."""
     lines = _lines(input_sizes[2:], sizes, corners, scales, grad.dtype)
+    _refuse_gathers(grad, lines)
     taps = math.prod(line.most for line in lines)
     return _taps_of(low, _whole(low, grad), [line.backward for line in lines], taps)
 

@@ -38,7 +38,7 @@ def unrolled(axes: tuple[Axis, ...], inner: tuple[Axis, ...], passes: list[Pass]
         return axes, passes
     if not any(i.op == "index_expr" and last.var in i.args[0].free_symbols for i in body.instructions):
         return axes, passes
-    recorder = _Folding(tuple(outer))
+    recorder = Folding(tuple(outer))
     effects: list[Instruction] = []
 
     def keep(into: Recorder, i: Instruction) -> bool:
@@ -55,26 +55,26 @@ def unrolled(axes: tuple[Axis, ...], inner: tuple[Axis, ...], passes: list[Pass]
     return tuple(outer), [Pass(passes[0].level, written_out)]
 
 
-class _Folding(Recorder):
+class Folding(Recorder):
     """Records without what is decided by known places."""
 
     def emit(self, op: str, args: tuple[Any, ...], dtype: torch.dtype | None) -> Ref:
         if op == "load":
-            mask = self._known(args[2])
+            mask = self.known(args[2])
             if mask is not None:
                 assert dtype is not None
                 return super().emit(op, (*args[:2], None), dtype) if mask else self.constant(0, dtype)
-        elif op == "where" and (chosen := self._known(args[0])) is not None:
+        elif op == "where" and (chosen := self.known(args[0])) is not None:
             return args[1] if chosen else args[2]
-        elif op in COMPARISONS and len(known := [k for a in args if (k := self._known(a)) is not None]) == len(args):
+        elif op in COMPARISONS and len(known := [k for a in args if (k := self.known(a)) is not None]) == len(args):
             return self.constant(COMPARISONS[op](*known), torch.bool)
         elif op == "logical_and":
             for one, other in (args, args[::-1]):
-                if (known_one := self._known(one)) is not None:
+                if (known_one := self.known(one)) is not None:
                     return other if known_one else one
         return super().emit(op, args, dtype)
 
-    def _known(self, value: Ref | None) -> int | None:
+    def known(self, value: Ref | None) -> int | None:
         """The whole number or truth value that an operand is; None where it is none, or not known."""
         if value is None:
             return None
@@ -84,4 +84,4 @@ class _Folding(Recorder):
         return int(i.args[0]) if not isinstance(i.args[0], str) else 0  # zeros are kept as text
 
 
-__all__ = ["unrolled"]
+__all__ = ["Folding", "unrolled"]

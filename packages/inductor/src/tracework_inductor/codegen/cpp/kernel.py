@@ -10,19 +10,20 @@ Sums of floats are taken in blocks, see blocks.py, in long rows also in lanes, s
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ...errors import RenderError
 from ...ir.body import Axis, Instruction, Ref
-from ...ir.index import Expr, Size, constant_product, product
+from ...ir.index import Expr, Size, constant_product, product, substitute, symbol
 from ...ir.scalar_ops import SCALAR_OPS, compute_dtype
 from ...schedule.plan import LoopKernel, Pass, index_checks
 from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
+from .peeling import Peeled, peeled
 from .rows import row_in_lanes
 from .scans import carried, in_groups, scan_in_groups
 from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, constant_text, conversion
@@ -48,9 +49,9 @@ class Writer:
         """One line."""
         self.lines.append("  " * self.depth + text)
 
-    def open(self, text: str) -> None:
+    def open(self, text: str = "") -> None:
         """A line that begins a block."""
-        self.line(text + " {")
+        self.line(f"{text} {{".lstrip())
         self.depth += 1
 
     def close(self) -> None:
@@ -117,12 +118,55 @@ class CppKernel:
             self.loop(axes[0])
         else:
             self._outer_loops(axes[:-1], parallel)
+            if simd and (found := peeled(self.kernel)) is not None:
+                self._peeled_loop(found)
+                for _ in axes[:-1]:
+                    self.w.close()
+                return
             if simd:
                 self.w.line(SIMD + self.bad_clause())
             self.loop(axes[-1])
         self._passes_body(self.kernel.passes)
         for _ in axes:
             self.w.close()
+
+    def _peeled_loop(self, found: Peeled) -> None:
+        """The innermost loop in two: over what has no conditions, and over the steps at the ends.
+
+        The first goes by groups, the last of which begins where it ends with the others: what is left of a row would run as scalars, where
+        g++ makes a branch of each choice. What is read in larger steps is copied to a small array ahead of each group."""
+        axis, group = found.axis, found.group
+        start = symbol(f"{axis.var}s", 0, None)
+        turned: list[str] = []
+        for n, i in enumerate(found.strided()):
+            buffer, index, _ = i.args
+            self.tiles["load", buffer, index] = f"t{n}[{axis.var}k]"
+            turned.append(f"{MEMORY_TYPES[self.kernel.layouts[buffer].dtype]} t{n}[{group}] __attribute__((aligned(64)));")
+            first = c_index(substitute(index, {axis.var: start}))
+            turned.append(f"tw_every<{index.coefficient(axis.var)}, {group}>(&{self.names[buffer]}[{first}], t{n});")
+
+        def begin() -> None:
+            self.w.open(f"for (int64_t {axis.var}b = 0; {axis.var}b < {axis.size}; {axis.var}b += {group})")
+            self.w.line(f"const int64_t {start} = tw_imin({axis.var}b, {axis.size - group});")
+            for line in turned:
+                self.w.line(line)
+            self.w.line(SIMD + self.bad_clause())
+            self.loop(axis, str(start), str(group))
+
+        self.w.open()
+        self.statements(found.body.instructions, {}, loop=(found.ahead, begin))
+        for _ in range(3):
+            self.w.close()
+        self.tiles.clear()
+        last = self.kernel.axes[-1]
+        if not (ends := last.size - found.steps):
+            return
+        self.w.line("#pragma GCC unroll 1")
+        self.w.open(f"for (int64_t {last.var}k = 0; {last.var}k < {ends}; ++{last.var}k)")
+        at = f"{last.var}k"
+        self.w.line(f"const int64_t {last.var} = {at} < {found.first} ? {at} : {at} + {found.steps};")
+        self._passes_body(self.kernel.passes)
+        self.w.close()
 
     def _tiled_points(self, tiles: Tiling, parallel: bool) -> None:
         """The same by tiles of two axes; what lies across the innermost loop is turned on its way in and out."""
@@ -372,11 +416,15 @@ class CppKernel:
         accumulators: dict[str, str],
         lane: str | None = None,
         without: frozenset[str] = frozenset(),
+        loop: tuple[int, Callable[[], None]] | None = None,
     ) -> None:
+        """A body. loop: what begins a loop after so many instructions."""
         base = f"v{self.counter}_"
         self.counter += 1
         dtypes = [i.dtype for i in instructions]
         for n, i in enumerate(instructions):
+            if loop is not None and n == loop[0]:
+                loop[1]()
             if i.op in without:
                 continue
             rule = STATEMENTS.get(i.op)

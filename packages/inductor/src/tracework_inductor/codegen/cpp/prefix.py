@@ -185,6 +185,14 @@ static void tw_turn(const float* s, int64_t ls, float* d, int64_t ld, int64_t ro
     for (int64_t j = 0; j < whole_columns; j += 8) tw_turn8(s + i * ls + j, ls, d + j * ld + i, ld, 8);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) d[j * ld + i] = s[i * ls + j]; }
+// Every S-th element of a row, N of them; no others than those between the first and the last are read.
+template <int S, int N, class T> TW void tw_every(const T* s, T* d) { for (int i = 0; i < N; ++i) d[i] = s[S * i]; }
+#define TW_EVERY2(N, ...) \
+  template <> inline __attribute__((always_inline)) void tw_every<2, N, float>(const float* s, float* d) { \
+    typedef float pair __attribute__((vector_size(4 * N), aligned(4), may_alias)); \
+    pair a = *(const pair*)s, b = *(const pair*)(s + N - 1); *(pair*)d = TW_SHUFFLE(a, b, __VA_ARGS__); }
+TW_EVERY2(8, 0, 2, 4, 6, 9, 11, 13, 15)
+TW_EVERY2(16, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31)
 """
 
 FAST = r"""

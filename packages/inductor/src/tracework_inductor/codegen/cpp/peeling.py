@@ -1,0 +1,229 @@
+"""The innermost loop of a window, a padding or a resampling as its steps without conditions, and those at its ends.
+
+Tests of a position against a border, and positions moved into the input, are the same for all but a few steps at the ends of a loop.
+Without them what is read lies side by side, or in equal steps, where g++ would gather it under masks. Positions that are divided by a
+small number, as where steps of a window are looked for, are written out for each rest: one iteration then makes as many elements. What does
+not change along the loop is computed ahead of it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...ir.body import Axis, Instruction, LoopBody, Ref, axes_behind
+from ...ir.bounds import COMPARISONS, interval
+from ...ir.handlers import Recorder, replay
+from ...ir.index import Expr, Size, simplify, symbol
+from ...ir.scalar_ops import SCALAR_OPS
+from ...schedule.plan import LoopKernel
+from ...schedule.unroll import Folding
+
+MOST_AT_ENDS = 8
+"""Steps at an end that are looked at for one behind which nothing is decided any more."""
+LONGEST_PERIOD = 4
+"""Steps that one iteration writes out."""
+LEAST_STEPS = 8
+"""Iterations without conditions that are worth a loop of their own."""
+GROUPS = (16, 8)
+"""Iterations of a loop that becomes vectors as a whole."""
+MOST_INSTRUCTIONS = 320
+"""Of a body that is written out for all rests."""
+AHEAD = frozenset({"constant", "index_expr", "to_dtype", *SCALAR_OPS})
+"""Ops that may be computed before a loop although it might not run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Peeled:
+    """An axis' steps without conditions: the first, how many iterations of `period` steps there are, and their body, over a variable that
+    counts iterations and whose first instructions, `ahead` of them, do not change along it."""
+
+    first: int
+    iterations: int
+    period: int
+    body: LoopBody
+    ahead: int
+
+    @property
+    def axis(self) -> Axis:
+        return self.body.axes[-1]
+
+    @property
+    def steps(self) -> int:
+        return self.iterations * self.period
+
+    @property
+    def group(self) -> int:
+        """Iterations that are computed at a time."""
+        return next(n for n in GROUPS if n <= self.iterations)
+
+    def strided(self) -> list[Instruction]:
+        """The loads that take every other element, or fewer, of a row."""
+        loads = (i for i in self.body.loads() if isinstance(i.args[1], Expr) and i.args[2] is None)
+        return [i for i in loads if isinstance(step := i.args[1].coefficient(self.axis.var), int) and step > 1]
+
+
+def peeled(kernel: LoopKernel) -> Peeled | None:
+    """How to cut the innermost loop of a kernel without reductions; None where that takes no condition out of it."""
+    if (
+        len(kernel.passes) != 1
+        or len(kernel.axes) < 2
+        or not isinstance(kernel.axes[-1].size, int)
+        or kernel.reads & kernel.writes
+    ):
+        return None
+    body = kernel.passes[0].body
+    size = kernel.axes[-1].size
+    if size < LEAST_STEPS + 2 or not undecided(body):
+        return None
+
+    def cut(first: int, last: int, period: int) -> Peeled:
+        return _cut(kernel, first, (size - first - last) // period, period)
+
+    left: Callable[[Peeled], int] = lambda p: undecided(p.body)
+    longest = min(MOST_AT_ENDS, size // LEAST_STEPS)
+    longest_period = min(LONGEST_PERIOD, (size - 2 * longest) // LEAST_STEPS, MOST_INSTRUCTIONS // len(body.instructions))
+    best = min((cut(longest, longest, n) for n in range(1, max(longest_period, 1) + 1)), key=left)
+    if left(best) >= left(cut(0, 0, 1)):
+        return None
+    period, least = best.period, left(best)
+    first = next(n for n in range(longest + 1) if left(cut(n, longest, period)) <= least)
+    last = next(n for n in range(longest + 1) if left(cut(first, n, period)) <= least)
+    iterations = cut(first, last, period).iterations
+    if _may_be_in_place(kernel):
+        group = next(n for n in GROUPS if n <= iterations)
+        iterations -= iterations % group
+    return _apart(_invariants_first(_cut(kernel, first, iterations, period)))
+
+
+def _may_be_in_place(kernel: LoopKernel) -> bool:
+    """Whether a result may be in the memory of an operand, element by element: then nothing may be computed twice."""
+    body = kernel.passes[0].body
+    written = {i.args[1] for i in body.stores()}
+    read: dict[str, set[Size]] = {}
+    for i in body.loads():
+        read.setdefault(i.args[0], set()).add(i.args[1])
+    return any(indices <= written for indices in read.values())
+
+
+def _apart(p: Peeled) -> Peeled | None:
+    """Not where one iteration makes several elements and chooses between sums and differences: see schedule/unroll.py for what g++ makes of it."""
+    moving = {i.op for i in p.body.instructions[p.ahead :]}
+    return None if p.period > 1 and "where" in moving and moving & {"sub", "neg"} else p
+
+
+def undecided(body: LoopBody) -> int:
+    """How much of a body depends on where its innermost loop is other than in equal steps."""
+    var = body.axes[-1].var
+    bent = {atom for i in body.instructions for e in i.args if isinstance(e, Expr) for atom in e.atoms() if _is_bent(atom, var)}
+    return len(bent) + sum(
+        i.op in COMPARISONS
+        and all(body.instructions[a.position].op in ("index_expr", "constant") for a in i.args)
+        and _moves(body, i, var)
+        for i in body.instructions
+    )
+
+
+def _is_bent(atom: Expr, var: Expr) -> bool:
+    return atom is not var and var in atom.free_symbols
+
+
+def _moves(body: LoopBody, i: Instruction, var: Expr) -> bool:
+    indices = (body.instructions[a.position].args[0] for a in i.args)
+    return any(isinstance(e, Expr) and var in e.free_symbols for e in indices)
+
+
+def _cut(kernel: LoopKernel, first: int, iterations: int, period: int) -> Peeled:
+    *outer, last = kernel.axes
+    body = kernel.passes[0].body
+    axis = Axis(symbol(f"{last.var}i", 0, None), iterations)
+    recorder = _Deciding(kernel, (*outer, axis))
+    effects: list[Instruction] = []
+
+    def keep(into: Recorder, i: Instruction) -> bool:
+        effects.append(i)
+        return True
+
+    for rest in range(period):
+        recorder.memo = {}
+        replay(body, recorder, {last.var: axis.var * period + (first + rest)}, on_effect=keep)
+    for i in effects:
+        recorder.emit(i.op, i.args, None)
+    return Peeled(first, iterations, period, recorder.finish(), 0)
+
+
+class _Deciding(Folding):
+    """Records without tests that the ranges of the loops decide. A load under a mask that does not change along the innermost loop becomes
+    one without, which reads some other row of the buffer where the mask does not hold."""
+
+    def __init__(self, kernel: LoopKernel, axes: tuple[Axis, ...]) -> None:
+        super().__init__(axes)
+        self.kernel = kernel
+        self.ranges: dict[Any, tuple[Size, Size]] = {a.var: (0, a.size - 1) for a in axes}
+
+    def emit(self, op: str, args: tuple[Any, ...], dtype: torch.dtype | None) -> Ref:
+        args = tuple(simplify(a, self.ranges) if isinstance(a, Expr) else a for a in args)
+        if op == "index_expr" and isinstance(args[0], int):
+            return self.constant(*args)
+        if op in COMPARISONS and (decided := self._decided(op, *args)) is not None:
+            return self.constant(decided, torch.bool)
+        if op == "load" and args[2] is not None and self.known(args[2]) is None:
+            assert dtype is not None
+            return self._load_anyway(args[0], args[1], args[2], dtype)
+        if op == "where" and (inner := self.instructions[args[1].position]).op == "where" and inner.args[0] == args[0]:
+            args = (args[0], inner.args[1], args[2])
+        return super().emit(op, args, dtype)
+
+    def _decided(self, op: str, a: Ref, b: Ref) -> bool | None:
+        if any(self.dtype(v) not in (torch.int32, torch.int64) for v in (a, b)):
+            return None
+        (low, high), (least, most) = (interval(self.instructions, v, self.ranges) for v in (a, b))
+        return DECIDED[op](low, high, least, most)
+
+    def _load_anyway(self, buffer: str, index: Size, mask: Ref, dtype: torch.dtype) -> Ref:
+        axis = self.axes[-1]
+        elements = self.kernel.layouts[buffer].elements()
+        step = index.coefficient(axis.var) if isinstance(index, Expr) else None
+        fixed = axis not in axes_behind(LoopBody(self.axes, (), tuple(self.instructions)), mask)
+        if not (fixed and isinstance(elements, int) and isinstance(step, int) and 0 <= step * (axis.size - 1) < elements):
+            return super().emit("load", (buffer, index, mask), dtype)
+        start = index - axis.var * step
+        if isinstance(start, Expr) and not start.free_symbols <= {*self.ranges, *self.kernel.sizes}:
+            return super().emit("load", (buffer, index, mask), dtype)
+        row = self.apply("where", (mask, self.index_expr(start, torch.int64), self.constant(0, torch.int64)))
+        place = self.position_of(row, elements, None, None, 0)
+        value = super().emit("load", (buffer, place + axis.var * step, None), dtype)
+        return self.apply("where", (mask, value, self.constant(0, dtype)))
+
+
+DECIDED: dict[str, Callable[[Any, Any, Any, Any], bool | None]] = {
+    "lt": lambda low, high, least, most: True if high < least else False if low >= most else None,
+    "le": lambda low, high, least, most: True if high <= least else False if low > most else None,
+    "gt": lambda low, high, least, most: True if low > most else False if high <= least else None,
+    "ge": lambda low, high, least, most: True if low >= most else False if high < least else None,
+    "eq": lambda low, high, least, most: False if high < least or low > most else True if low == high == least == most else None,
+    "ne": lambda low, high, least, most: True if high < least or low > most else False if low == high == least == most else None,
+}
+"""Comparison -> whether it holds, of the bounds of both sides."""
+
+
+def _invariants_first(p: Peeled) -> Peeled:
+    """With what does not change along the loop ahead of the rest."""
+    var = p.axis.var
+    moving: set[Any] = {var}
+    fixed: list[int] = []
+    for n, i in enumerate(p.body.instructions):
+        still = not any(a in moving if isinstance(a, Ref) else isinstance(a, Expr) and a.free_symbols & moving for a in i.args)
+        if still and (i.op in AHEAD or i.op == "indirect" and i.args[3] is None):
+            fixed.append(n)
+        else:
+            moving |= {Ref(n), *([i.args[2]] if i.op == "indirect" else ())}
+    ahead = set(fixed)
+    order = [*fixed, *(n for n in range(len(p.body.instructions)) if n not in ahead)]
+    renumbered = {old: Ref(new) for new, old in enumerate(order)}
+    moved = [p.body.instructions[n] for n in order]
+    instructions = tuple(
+        i._replace(args=tuple(renumbered[a.position] if isinstance(a, Ref) else a for a in i.args)) for i in moved
+    )
+    return dataclasses.replace(p, body=dataclasses.replace(p.body, instructions=instructions), ahead=len(fixed))
