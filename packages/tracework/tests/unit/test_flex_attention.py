@@ -144,7 +144,7 @@ def test_captured_parameters(name, dynamic):
 @pytest.mark.parametrize("groups", [1, 2])
 def test_layouts_are_eagers(one, groups, monkeypatch):
     """Of the output and of gradients, which a GPU has."""
-    monkeypatch.setattr("tracework_capture.values.torch.regions.flex_attention.BLOCKWISE", frozenset({"cpu"}))
+    monkeypatch.setattr("tracework_capture.values.torch.regions.flex_attention.TRAINED", frozenset({"cpu"}))
     plain = create_block_mask(lambda b, h, i, j: i >= j, None, None, QUERIES, QUERIES, device="cpu").as_tuple()
 
     def program(q, k, v):
