@@ -138,7 +138,7 @@ def chosen_for(model, sizes, training):
 MODELS = {
     "resnet18": ("20/20 46", "40/40 93"),
     "resnet50": ("53/53 119", "106/106 239"),
-    "mobilenet_v3_large": ("56/62 71", "78/124 141"),
+    "mobilenet_v3_large": ("56/62 71", "118/124 232"),
     "convnext_tiny": ("0/22 0", "2/44 12"),
     "unet": ("13/13 24", "26/26 48"),
 }
@@ -172,7 +172,7 @@ SHORT = {
     "conv 1x1 silu": "1/1 0",
     "depthwise norm relu6": "0/1 0",
     "separable": "1/2 0",
-    "grouped": "0/1 0",
+    "grouped": "1/1 0",
     "dilated": "1/1 0",
     "block": "2/2 2",
     "two and a head": "2/2 3",
@@ -193,7 +193,7 @@ SHORT = {
     "volume norm leaky avg": "0/1 0",
     "signal": "0/1 0",
     "signal norm relu pool": "0/1 0",
-    "signal grouped": "0/1 0",
+    "signal grouped": "1/1 0",
     "signal depthwise": "0/1 0",
     "transposed signal": "0/1 0",
 }

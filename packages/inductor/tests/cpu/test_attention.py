@@ -787,7 +787,8 @@ def test_no_register_spills(width, capability, most, tmp_path, monkeypatch):
     for name, cubin in zip(names, cubins, strict=True):
         path = tmp_path / "kernel.cubin"
         path.write_bytes(cubin.code)
-        said = subprocess.run([tool, "--dump-resource-usage", path], capture_output=True, text=True, check=True).stdout
+        dump = [tool, "--dump-resource-usage", path]
+        said = subprocess.run(dump, capture_output=True, text=True, check=True, timeout=60).stdout
         assert int(re.search(r"\bSTACK:(\d+)", said)[1]) <= most, (name, said)
         assert cubin.shared <= LIMITS[capability][0]
 
