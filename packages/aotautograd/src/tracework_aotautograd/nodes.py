@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import fx
 
-__all__ = ["ancestors", "function_of", "operand_of"]
+__all__ = ["ancestors", "called", "function_of", "operand_of"]
 
 
 def operand_of(node: fx.Node, place: int = 0) -> fx.Node:
@@ -22,6 +23,16 @@ def function_of(node: fx.Node) -> Callable[..., Any]:
     target = node.target
     assert not isinstance(target, str)
     return target
+
+
+def called(graph: fx.Graph, like: fx.Node, target: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+    """A call where the graph is being written to, with the marks of another node and a value of its own."""
+    node = graph.call_function(target, args, kwargs)
+    node.meta.update(like.meta)
+    values, named = fx.map_arg((args, kwargs), lambda n: n.meta["val"])
+    with torch.no_grad():
+        node.meta["val"] = target(*values, **named)
+    return node
 
 
 def ancestors(of: Iterable[fx.Node]) -> set[fx.Node]:

@@ -312,8 +312,12 @@ class GraphCompiler:
     def facts(self) -> dict[str, Any]:
         """Fields of AotOptions."""
         attention = inductor.ATTENTION_DEVICES if self._options.numerics == "default" else frozenset()
-        loops = {"attention": attention, "row_statistics": frozenset({"cpu", "cuda"})}
-        return {"answers": Answers(self._runtime), "addresses": runtime.addresses, **loops}
+        return {
+            "answers": Answers(self._runtime),
+            "addresses": runtime.addresses,
+            "attention": attention,
+            "row_statistics": frozenset({"cpu", "cuda"}),
+        }
 
     def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         """For the settings of torch that are on, which capture guards."""

@@ -16,10 +16,10 @@ from torch import fx
 from tracework_primops import FakeTensor
 from tracework_primops.broadcasting import channels_last
 
-from ..nodes import operand_of
+from ..nodes import called, operand_of
 from ..options import Answers
 from ..trace.memory import same_layout
-from .choice import CONVOLUTIONS, Choice, answered, choose, images_of, is_image, restrided, run, viewed
+from .choice import CONVOLUTIONS, Choice, answered, choose, images_of, is_image, restrided, viewed
 from .signals import signals_as_images
 from .table import Asks, asks
 
@@ -173,10 +173,7 @@ class _Layouts:
 
     def _after(self, node: fx.Node, target: Any, args: Any, kwargs: Any = None) -> fx.Node:
         with self.graph.inserting_after(self.last_input if node.op == "placeholder" else node):
-            made = self.graph.call_function(target, tuple(args), kwargs or {})
-        made.meta.update(node.meta)
-        made.meta["val"] = run(made)
-        return made
+            return called(self.graph, node, target, *args, **(kwargs or {}))
 
 
 def _last(value: Any) -> Any:

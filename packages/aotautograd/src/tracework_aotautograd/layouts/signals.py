@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from tracework_primops.broadcasting import channels_last
 
-from ..nodes import function_of, operand_of
+from ..nodes import called, function_of, operand_of
 from .choice import CONVOLUTIONS, Choice
 
 __all__ = ["signals_as_images"]
@@ -36,21 +36,21 @@ def _rewrite(graph: fx.Graph, node: fx.Node, choices: dict[fx.Node, Choice]) -> 
     with graph.inserting_before(node):
         for place in (*places, weight):
             signal = args[place]
-            args[place] = _called(graph, node, aten.unsqueeze.default, signal, 2)
+            args[place] = called(graph, node, aten.unsqueeze.default, signal, 2)
             if signal in choices:
                 choices[args[place]] = Choice(choices[signal].variable, ())
         for setting, of_row in ((first, 1), (first + 1, 0), (first + 2, 1), (first + 4, 0)):
             args[setting] = [of_row, *args[setting]]
-        made = _called(graph, node, function_of(node), *args)
+        made = called(graph, node, function_of(node), *args)
     # eager's, also for signals that the library would take for channels-last images
     made.meta["val"] = _of_one_row(node.meta["val"])
     choices[made] = Choice(made, ())
     for old in [node] if isinstance(node.meta["val"], torch.Tensor) else list(node.users):
         with graph.inserting_before(old if old is not node else node.next):
-            new = made if old is node else _called(graph, old, operator.getitem, made, old.args[1])
+            new = made if old is node else called(graph, old, operator.getitem, made, old.args[1])
             if new.meta["val"].ndim == 4:
                 choices[new] = Choice(made, channels_last(new.meta["val"].shape))
-                new = _called(graph, old, aten.squeeze.dim, new, 2)
+                new = called(graph, old, aten.squeeze.dim, new, 2)
                 if old in choices:
                     choices[new] = Choice(made, choices.pop(old).last)
         old.replace_all_uses_with(new)
@@ -63,11 +63,3 @@ def _of_one_row(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.unsqueeze(2) if value.ndim == 3 else value
     return tuple(map(_of_one_row, value)) if isinstance(value, tuple) else value
-
-
-def _called(graph: fx.Graph, like: fx.Node, target: Any, *args: Any) -> fx.Node:
-    node = graph.call_function(target, args)
-    node.meta.update(like.meta)
-    values = fx.map_arg(args, lambda n: n.meta["val"])
-    node.meta["val"] = target(*values)
-    return node

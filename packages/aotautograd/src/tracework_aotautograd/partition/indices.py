@@ -11,6 +11,8 @@ import torch
 from torch import fx
 from tracework_primops import FakeTensor
 
+from ..nodes import called
+
 __all__ = ["narrow_indices"]
 
 aten = torch.ops.aten
@@ -50,10 +52,6 @@ def _narrow(graph: fx.Graph, indices: fx.Node, dtype: torch.dtype) -> None:
     users, made = list(indices.users), indices
     for one in (dtype, indices.meta["val"].dtype):
         with graph.inserting_after(made):
-            node = graph.call_function(aten._to_copy.default, (made,), {"dtype": one})
-        node.meta.update(indices.meta)
-        with torch.no_grad():
-            node.meta["val"] = aten._to_copy.default(made.meta["val"], dtype=one)
-        made = node
+            made = called(graph, indices, aten._to_copy.default, made, dtype=one)
     for user in users:
         user.replace_input_with(indices, made)

@@ -3,11 +3,13 @@ again from the scores, where `aten._log_softmax` could only be kept or run whole
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
-from typing import Any
 
 import torch
 from torch import fx
+
+from ..nodes import called
 
 __all__ = ["keep_statistics"]
 
@@ -20,9 +22,8 @@ def keep_statistics(graph: fx.Graph, devices: Collection[str]) -> None:
     for node in [n for n in graph.nodes if n.target is aten._log_softmax.default]:
         x = node.args[0].meta["val"]
         read = node.meta["phase"] == "forward" and any(user.meta.get("phase") == "backward" for user in node.users)
-        if (
-            read and x.device.type in devices and x.ndim and x.shape[node.args[1]] != 0 and x.is_contiguous()
-        ):  # as the result is then
+        # Where the scores lie in one piece: as the result does then.
+        if read and x.device.type in devices and x.ndim and x.shape[node.args[1]] != 0 and x.is_contiguous():
             _take_apart(graph, node)
 
 
@@ -30,14 +31,7 @@ def _take_apart(graph: fx.Graph, node: fx.Node) -> None:
     """As the operator is computed: halves in float32, and rounded at the end."""
     x, dim, to_float = node.args
 
-    def call(target: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        made = graph.call_function(target, args, kwargs)
-        made.meta.update(node.meta)
-        values = fx.map_arg((args, kwargs), lambda n: n.meta["val"])
-        with torch.no_grad():
-            made.meta["val"] = target(*values[0], **values[1])
-        return made
-
+    call = functools.partial(called, graph, node)
     with graph.inserting_before(node):
         half = x.meta["val"].dtype in HALVES
         wide = call(aten._to_copy.default, x, dtype=torch.float32) if half else x
