@@ -12,6 +12,7 @@ import pytest
 import torch
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
+from attention_forms import SLOPES, causal, everything, forms  # noqa: E402
 from prim_programs import OTHER_PRODUCTS, build, check, product, turned, weights  # noqa: E402
 from tracework_inductor import InductorOptions  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
@@ -34,37 +35,12 @@ BF16, F32 = torch.bfloat16, torch.float32
 SCALE = 0.3
 
 
-def everything(s, b, h, i, j, *captured):
-    return b.new_ones((), dtype=torch.bool)
-
-
-def itself(s, b, h, i, j, *captured):
-    return s
-
-
-def causal(s, b, h, i, j, *captured):
-    return i >= j
-
-
-SLOPES, DOCUMENTS, PREFIXES = torch.linspace(0.1, 0.5, 4), torch.arange(100) // 30, torch.tensor([20, 70])
-TABLE = torch.randn(4, 199)
+SHARED = forms(100, 30, [20, 70])
+(DOCUMENTS,), (TABLE,) = (SHARED[name][2] for name in ("documents", "relative"))
+UNSURE = frozenset({"not a band", "shifted", "documents"})
 # functions of (score, b, h, i, j, *captured) for score and mask, what they capture, whether bounds know all of the mask
 CASES = {
-    "plain": (itself, everything, [], True),
-    "causal": (itself, causal, [], True),
-    "window": (itself, lambda s, b, h, i, j: (i >= j) & (i - j < 40), [], True),
-    "band": (itself, lambda s, b, h, i, j: (i - j).abs() <= 20, [], True),
-    "not a band": (itself, lambda s, b, h, i, j: ~((i - j).abs() <= 20), [], False),
-    "later": (itself, lambda s, b, h, i, j: torch.logical_not(i >= j), [], True),
-    "diagonal": (itself, lambda s, b, h, i, j: i == j, [], True),
-    "rows and keys": (itself, lambda s, b, h, i, j: (i > 40) & (j < 70), [], True),
-    "shifted": (itself, lambda s, b, h, i, j: 2 * i + 30 >= 2 * j, [], False),
-    "alibi": (lambda s, b, h, i, j, x: s + x[h] * (j - i), causal, [SLOPES], True),
-    "soft-cap": (lambda s, b, h, i, j: 5 * torch.tanh(s / 5), causal, [], True),
-    "documents": (itself, lambda s, b, h, i, j, x: (x[i] == x[j]) & (i >= j), [DOCUMENTS], False),
-    "prefix": (itself, lambda s, b, h, i, j, x: (j < x[b]) | (i >= j), [PREFIXES], True),
-    "relative": (lambda s, b, h, i, j, x: s + x[h, i - j + 99], causal, [TABLE], True),
-    "masked by scores": (lambda s, b, h, i, j: torch.where(i >= j, s, -math.inf), everything, [], True),
+    **{name: (*form, name not in UNSURE) for name, form in SHARED.items()},
     "a low number": (lambda s, b, h, i, j: torch.where(i >= j, s, -1e9), everything, [], True),
     "a low number on the left": (lambda s, b, h, i, j: torch.where(i > j, -3e38, s), everything, [], True),
     "a low number outside of a window": (
@@ -87,7 +63,6 @@ CASES = {
         [DOCUMENTS],
         True,
     ),
-    "of no score": (lambda s, b, h, i, j: (i - j) * 0.125, everything, [], True),
 }
 
 # functions that change scores and hide some, and what they read

@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[4]))
 import pytest
 import torch
 import tracework_runtime as runtime
+from attention_forms import causal, everything, forms, itself
 from prim_programs import build, copied, product, weights
 from tracework_inductor import InductorOptions, compile_graph
 from tracework_inductor.ir.index import symbol
@@ -22,40 +23,12 @@ SCALE = 0.3
 TOLERANCES = {F32: 2e-5, F16: 2e-3, BF16: 1.6e-2}
 
 
-def everything(s, b, h, i, j, *captured):
-    return b.new_ones((), dtype=torch.bool)
-
-
-def itself(s, b, h, i, j, *captured):
-    return s
-
-
-def causal(s, b, h, i, j, *captured):
-    return i >= j
-
-
-SLOPES, DOCUMENTS, PREFIXES = torch.linspace(0.1, 0.5, 4), torch.arange(300) // 70, torch.tensor([20, 150])
-TABLE, BIAS = torch.randn(4, 599), torch.randn(300, 300)
+BIAS = torch.randn(300, 300)
 # functions of (score, b, h, i, j, *captured) for score and mask, and what they capture
 CASES = {
-    "plain": (itself, everything, []),
-    "causal": (itself, causal, []),
-    "window": (itself, lambda s, b, h, i, j: (i >= j) & (i - j < 40), []),
-    "band": (itself, lambda s, b, h, i, j: (i - j).abs() <= 20, []),
-    "not a band": (itself, lambda s, b, h, i, j: ~((i - j).abs() <= 20), []),
-    "later": (itself, lambda s, b, h, i, j: torch.logical_not(i >= j), []),
-    "diagonal": (itself, lambda s, b, h, i, j: i == j, []),
-    "rows and keys": (itself, lambda s, b, h, i, j: (i > 40) & (j < 70), []),
-    "shifted": (itself, lambda s, b, h, i, j: 2 * i + 30 >= 2 * j, []),
+    **forms(300, 70, [20, 150]),
     "one head": (itself, lambda s, b, h, i, j: (h != 1) & (i >= j), []),
-    "alibi": (lambda s, b, h, i, j, x: s + x[h] * (j - i), causal, [SLOPES]),
-    "soft-cap": (lambda s, b, h, i, j: 5 * torch.tanh(s / 5), causal, []),
-    "documents": (itself, lambda s, b, h, i, j, x: (x[i] == x[j]) & (i >= j), [DOCUMENTS]),
-    "prefix": (itself, lambda s, b, h, i, j, x: (j < x[b]) | (i >= j), [PREFIXES]),
-    "relative": (lambda s, b, h, i, j, x: s + x[h, i - j + 299], causal, [TABLE]),
     "bias of all heads": (lambda s, b, h, i, j, x: s + x[i, j], everything, [BIAS]),
-    "masked by scores": (lambda s, b, h, i, j: torch.where(i >= j, s, -math.inf), everything, []),
-    "of no score": (lambda s, b, h, i, j: (i - j) * 0.125, everything, []),
 }
 
 
