@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.__main__ import RESULTS, console, run_worker, settings_of
 from benchmarks.limit import limit_of
-from benchmarks.models import MODELS, build
+from benchmarks.models import build, names_of
 from benchmarks.profile import top_kernels
 from benchmarks.worker import DTYPES, compiler, gradient_error, in_turns, peak_of, relative_error, replayed_bytes, step_of
 
@@ -42,13 +42,13 @@ KERNELS = 12
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """One model by all ways: job has model, device, dtype, scale, training, ways, seconds, profile.
+    """One model by all ways: job has model, device, dtype, scale, batch, training, ways, seconds, profile.
 
     "limit_s" is what the step's products take alone (benchmarks/limit.py). "peak_bytes" counts what recordings hold beside tensors, as
     far as a way's own recordings added to it.
     """
     device, training = job["device"], job["training"]
-    reference, inputs = build(job["model"], job["scale"], device, DTYPES[job["dtype"]], training)
+    reference, inputs = build(job["model"], job["scale"], device, DTYPES[job["dtype"]], training, job["batch"])
     steps = {"eager": step_of(reference, inputs, training)}
     expected = steps["eager"]().clone()
     result: dict[str, Any] = {**job, "ways": {}}
@@ -161,10 +161,11 @@ def ratios(rows: Sequence[dict[str, Any]], ways: Sequence[str]) -> list[str]:
 
 
 def main(
-    models: Annotated[str, typer.Option(help="comma-separated names, or all")] = "all",
+    models: Annotated[str, typer.Option(help="comma-separated names, all, or more: ten that nobody tuned for")] = "all",
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     dtype: Annotated[str, typer.Option(help="fp32, bf16 or fp16")] = "fp32",
     scale: Annotated[str, typer.Option(help="small, full or single")] = "small",
+    batch: Annotated[int | None, typer.Option(help="in the place of each model's own")] = None,
     steps: Annotated[str, typer.Option(help="infer, train or both")] = "both",
     ways: Annotated[str, typer.Option(help="comma-separated systems, each with :mode or without")] = ",".join(WAYS),
     seconds: Annotated[float, typer.Option(help="time for the steady state of a model; 0 fills caches only")] = 5.0,
@@ -174,9 +175,9 @@ def main(
     output: Annotated[Path | None, typer.Option(help="JSON lines file; default under benchmarks/results")] = None,
 ) -> None:
     """Prints a table and writes JSON lines."""
-    names = list(MODELS) if models == "all" else models.split(",")
+    names = names_of(models)
     chosen = ways.split(",")
-    common = dict(device=device, dtype=dtype, scale=scale, ways=chosen, profile=profile)
+    common = dict(device=device, dtype=dtype, scale=scale, batch=batch, ways=chosen, profile=profile)
     directions = {"infer": (False,), "train": (True,)}.get(steps, (False, True))
     jobs = [dict(model=name, training=training, **common) for training in directions for name in names]
     filled: dict[tuple[str, bool], dict[str, Any]] = {}

@@ -20,7 +20,7 @@ import torch
 import typer
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.models import MODELS, build
+from benchmarks.models import build, names_of
 
 PRODUCTS = frozenset(
     "mm addmm bmm baddbmm convolution convolution_backward _scaled_dot_product_flash_attention "
@@ -206,7 +206,7 @@ def limit_of(step: Callable[[], Any], device: str) -> float:
 
 
 def main(
-    names: Annotated[str, typer.Argument(help="comma-separated models of benchmarks/models.py, or all")] = "all",
+    names: Annotated[str, typer.Argument(help="comma-separated models of benchmarks/models.py, all, or more")] = "all",
     device: str = "cpu",
     dtype: str = "fp32",
     scale: str = "small",
@@ -215,7 +215,7 @@ def main(
     """Prints milliseconds of the products of each model's step, by kind of product."""
     from benchmarks.worker import DTYPES, step_of
 
-    for name in MODELS if names == "all" else names.split(","):
+    for name in names_of(names):
         model, inputs = build(name, scale, device, DTYPES[dtype], training)
         kinds: dict[str, float] = {}
         for product, count in products_of(step_of(model, inputs, training)).items():

@@ -1,4 +1,4 @@
-"""MODELS: name -> how to build a model and its inputs, small for two CPU cores and full size for a GPU.
+"""MODELS and MORE_MODELS: name -> how to build a model and its inputs, small for two CPU cores and full size for a GPU.
 
 Weights are random and dropout is off, so that every system computes the same function and errors can be compared.
 """
@@ -110,6 +110,86 @@ def _whisper(size: Size) -> Built:
     }
 
 
+def _timm(name: str) -> Callable[[Size], Built]:
+    def build(size: Size) -> Built:
+        torchvision_models()
+        import timm
+
+        model = timm.create_model(name, pretrained=False)
+        torch.nn.init.normal_(model.get_classifier().weight, std=0.02)  # some start as zeros, and so would every result
+        return model, {"x": torch.randn(size.batch, 3, size.length, size.length)}
+
+    return build
+
+
+_qwen2 = _transformer(
+    "Qwen2Config",
+    "Qwen2ForCausalLM",
+    lambda s: dict(
+        num_hidden_layers=s.layers, hidden_size=s.width, num_attention_heads=s.width // 64,
+        num_key_value_heads=max(1, s.width // 256), intermediate_size=s.width * 5, vocab_size=8192 if s.width < 768 else 151936,
+        use_cache=False, tie_word_embeddings=True,
+    ),
+)  # fmt: skip
+_opt = _transformer(
+    "OPTConfig",
+    "OPTForCausalLM",
+    lambda s: dict(
+        num_hidden_layers=s.layers, hidden_size=s.width, word_embed_proj_dim=s.width, num_attention_heads=s.width // 64,
+        ffn_dim=4 * s.width, vocab_size=8192 if s.width < 768 else 50272, dropout=0.0, use_cache=False,
+    ),
+)  # fmt: skip
+_deberta = _transformer(
+    "DebertaV2Config",
+    "DebertaV2ForMaskedLM",
+    lambda s: dict(
+        num_hidden_layers=s.layers, hidden_size=s.width, num_attention_heads=s.width // 64, intermediate_size=4 * s.width,
+        vocab_size=8192 if s.width < 768 else 128100, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        relative_attention=True, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type=["p2c", "c2p"],
+    ),
+)  # fmt: skip
+
+
+def _clip(size: Size) -> Built:
+    torchvision_models()
+    import transformers
+
+    shared = dict(
+        hidden_size=size.width, intermediate_size=4 * size.width, num_hidden_layers=size.layers,
+        num_attention_heads=size.width // 64, projection_dim=size.width, attention_dropout=0.0,
+    )  # fmt: skip
+    config = transformers.CLIPConfig(text_config=shared, vision_config={**shared, "patch_size": 16}, projection_dim=size.width)
+    ids = torch.randint(0, 40000, (size.batch, 77))
+    return _Logits(transformers.CLIPModel(config)), {
+        "input_ids": ids,
+        "pixel_values": torch.randn(size.batch, 3, size.length, size.length),
+    }
+
+
+class _Logits(torch.nn.Module):
+    """A model of two towers whose result is the product of both, images by texts."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.model(**inputs).logits_per_image
+        return found
+
+
+def _wav2vec2(size: Size) -> Built:
+    torchvision_models()
+    import transformers
+
+    config = transformers.Wav2Vec2Config(
+        hidden_size=size.width, num_hidden_layers=size.layers, num_attention_heads=size.width // 64, intermediate_size=4 * size.width,
+        hidden_dropout=0.0, activation_dropout=0.0, attention_dropout=0.0, feat_proj_dropout=0.0, final_dropout=0.0, layerdrop=0.0,
+        apply_spec_augment=False,
+    )  # fmt: skip
+    return transformers.Wav2Vec2ForCTC(config), {"input_values": torch.randn(size.batch, size.length)}
+
+
 @dataclass(frozen=True)
 class Model:
     """One row of MODELS."""
@@ -120,6 +200,7 @@ class Model:
 
 
 _IMAGE = Size(4, 224), Size(64, 224)
+_TEXT = Size(4, 128), Size(16, 512, 12, 768)
 MODELS: Mapping[str, Model] = {
     "gpt2": Model(_gpt2, Size(4, 128), Size(16, 1024, 12, 768)),
     "bert": Model(_bert, Size(4, 128), Size(32, 512, 12, 768)),
@@ -134,16 +215,35 @@ MODELS: Mapping[str, Model] = {
     "efficientnet": Model(_vision("efficientnet_b0", stochastic_depth_prob=0.0, dropout=0.0), Size(2, 224), Size(64, 224)),
     "convnext": Model(_vision("convnext_tiny", stochastic_depth_prob=0.0), Size(1, 224), Size(64, 224)),
 }
+MORE_MODELS: Mapping[str, Model] = {
+    "mobilevit": Model(_timm("mobilevit_s"), Size(2, 256), Size(64, 256)),
+    "regnety": Model(_timm("regnety_008"), Size(2, 224), Size(64, 224)),
+    "mixer": Model(_timm("mixer_s16_224"), Size(2, 224), Size(64, 224)),
+    "densenet": Model(_timm("densenet121"), Size(1, 224), Size(64, 224)),
+    "poolformer": Model(_timm("poolformer_s12"), Size(2, 224), Size(64, 224)),
+    "qwen2": Model(_qwen2, *_TEXT),
+    "opt": Model(_opt, *_TEXT),
+    "deberta": Model(_deberta, *_TEXT),
+    "clip": Model(_clip, Size(4, 224), Size(64, 224, 12, 768)),
+    "wav2vec2": Model(_wav2vec2, Size(1, 16000), Size(16, 80000, 12, 768)),
+}
+"""Nobody tuned for these: what is won on MODELS ought to be won here."""
 
 
-def build(name: str, scale: str, device: str, dtype: torch.dtype, training: bool) -> Built:
-    """Model and keyword inputs of MODELS[name], seeded, on `device`; floating inputs and weights in `dtype`.
+def names_of(models: str) -> list[str]:
+    """What a command was given: names with commas between them, "all" for MODELS, "more" for MORE_MODELS."""
+    return list({"all": MODELS, "more": MORE_MODELS}.get(models) or models.split(","))
 
-    `scale` is "small", "full", or "single": the full model on a batch of one.
+
+def build(name: str, scale: str, device: str, dtype: torch.dtype, training: bool, batch: int | None = None) -> Built:
+    """Model and keyword inputs of MODELS[name] or MORE_MODELS[name], seeded, on `device`; floating inputs and weights in `dtype`.
+
+    `scale` is "small", "full", or "single": the full model on a batch of one. `batch`, if it is given, takes the place of the row's.
     """
     torch.manual_seed(0)
-    row = MODELS[name]
-    model, inputs = row.build({"small": row.small, "full": row.full, "single": replace(row.full, batch=1)}[scale])
+    row = {**MODELS, **MORE_MODELS}[name]
+    size = {"small": row.small, "full": row.full, "single": replace(row.full, batch=1)}[scale]
+    model, inputs = row.build(replace(size, batch=batch or size.batch))
     model = model.to(device=device, dtype=dtype).train(training)
     moved = {k: v.to(device=device, dtype=dtype if v.is_floating_point() else v.dtype) for k, v in inputs.items()}
     return model, moved

@@ -8,7 +8,7 @@ import torch
 import typer
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.models import MODELS, build
+from benchmarks.models import MODELS, MORE_MODELS, build
 from benchmarks.worker import DTYPES, compiler, step_of
 
 STEPS = 3
@@ -47,8 +47,8 @@ def main(
     rows: int = 15,
 ) -> None:
     """Prints the costliest kernels of each system."""
-    if name not in MODELS:
-        raise typer.BadParameter(f"unknown model {name!r}; known: {', '.join(MODELS)}")
+    if name not in (known := {**MODELS, **MORE_MODELS}):
+        raise typer.BadParameter(f"unknown model {name!r}; known: {', '.join(known)}")
     for system in systems.split(","):
         model, inputs = build(name, scale, device, DTYPES[dtype], training)
         step = step_of(compiler(system, None)(model), inputs, training)
