@@ -1,0 +1,141 @@
+"""Which blocks a program of attention's kernels visits, and in which of them the mask is evaluated: by bounds, or by the lists of a BlockMask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .....ir.body import Ref
+from ....reach import Reach, Words, reach_of
+from ...body import BodyWriter
+from .body import ScoredAttention
+from .text import divides
+
+__all__ = ["LoopedAttention", "Step"]
+
+UNSEEN = 256.0
+"""How far a score is below the highest whose exponential is 0, with what float32 rounds such a sum by."""
+WORDS = Words("tl.maximum", "tl.minimum", "tl.where")
+
+
+Step = Callable[[BodyWriter, bool, bool], None]
+"""Writes one step of a loop, in which the mask is evaluated if the first says so, and rows may be outside of the tensor if the second does."""
+
+
+class LoopedAttention(ScoredAttention):
+    """A kernel whose programs walk over what their blocks see."""
+
+    def _loops(self, writer: BodyWriter, step: Step) -> None:
+        """Writes the loops over what the block sees."""
+        loop, block = self.index[5 - self.outer], self.index[self.outer]
+        limit = "keys" if self.outer == 2 else "queries"
+        values: dict[int, Any] = {}
+
+        def scalar(ref: Ref) -> str:
+            return writer.run_one(self.body, ref.position, values).text
+
+        def reach_by(condition: Ref, negated: bool) -> Reach:
+            return reach_of(self.body, condition, loop, block, ("x_first", "x_last"), limit, scalar, WORDS, negated)
+
+        reach = reach_by(*((self.defined["keep"], False) if self.fill is None else (self.fill.condition, self.fill.negated)))
+        if self.fill is not None and not reach.known:
+            self.fill, reach = None, reach_by(self.defined["keep"], False)
+        if not reach.known and self.blocks and self._blocks_fit():
+            self._by_blocks(writer, step)
+        else:
+            self._by_bounds(writer, reach, limit, step)
+
+    def _loop(self, writer: BodyWriter, head: Sequence[str], step: Step, masked: bool, border: bool) -> None:
+        """One loop: `head` its first line and what stands before the step."""
+        outside, writer.lines = writer.lines, []
+        writer.tile = self._tile_masks(border)
+        writer.enter_loop(outside)
+        limit = "keys" if self.outer == 2 else "queries"
+        writer.lines += head[1:]
+        writer.lines.append("r = first + tl.arange(0, RBLOCK)")
+        if border:
+            writer.lines.append(f"r_in = (r < {limit})[None, :]")
+        step(writer, masked, border)
+        writer.leave_loop()
+        inside, writer.lines = writer.lines, outside
+        writer.lines += [head[0], *(f"    {line}" for line in inside)]
+
+    def _by_bounds(self, writer: BodyWriter, reach: Reach, limit: str, step: Step) -> None:
+        rblock = self.config.constants["RBLOCK"]
+        length = self.lengths[3 - self.outer]
+        whole = divides(length, rblock)
+        lines = writer.lines
+        low, high = reach.possible.low, reach.possible.high
+        lines.append(f"begin = {'0' if low is None else f'(tl.maximum({low}, 0) // {rblock} * {rblock}).to(tl.int32)'}")
+        lines.append(f"end = {limit if high is None else f'tl.minimum({high}, {limit}).to(tl.int32)'}")
+        if reach.certain is None:
+            self._loop(writer, [self._range("begin", "end")], step, True, not whole)
+            self._rest(writer, reach, limit, step)
+            return
+        low, high = reach.certain.low, reach.certain.high
+        inner = f"((tl.maximum({low}, 0) + {rblock - 1}) // {rblock} * {rblock}).to(tl.int32)"
+        lines.append(f"sure = {'0' if low is None else inner}")
+        last = limit if high is None else f"tl.maximum(tl.minimum({high}, {limit}), 0)"
+        end = f"({last} // {rblock} * {rblock})"
+        lines.append("unsure = " + (end if low is None and high is None else f"tl.maximum({end}, sure).to(tl.int32)"))
+        if low is not None:
+            self._loop(writer, [self._range("begin", "tl.minimum(sure, end)")], step, True, not whole)
+        self._loop(writer, [self._range("sure", "unsure")], step, False, False)
+        if high is not None or not whole:
+            masked = reach.possible.high is not None or high is not None
+            self._loop(writer, [self._range("unsure", "end")], step, masked, not whole)
+        self._rest(writer, reach, limit, step)
+
+    def _rest(self, writer: BodyWriter, reach: Reach, limit: str, step: Step) -> None:
+        """Writes the loops over what only has the number that the body puts in the place of scores. It has weight in a row whose highest score
+        is no more: one of which nothing else is seen."""
+        low, high = reach.possible.low, reach.possible.high
+        if self.fill is None or (low is None and high is None) or not (lines := self._unseen(f"{self.fill.number + UNSEEN!r}")):
+            return
+        rblock = self.config.constants["RBLOCK"]
+        border = not divides(self.lengths[3 - self.outer], rblock)
+        writer.lines += lines
+        if low is not None:
+            self._loop(writer, [self._range("0", f"tl.minimum(begin, {limit}) * unseen")], step, True, border)
+        if high is not None:
+            writer.lines.append(f"behind = begin + (tl.maximum(end - begin, 0) + {rblock - 1}) // {rblock} * {rblock}")
+            self._loop(writer, [self._range("behind", f"behind + ({limit} - behind) * unseen")], step, True, border)
+
+    def _unseen(self, least: str) -> list[str]:
+        """Lines that make `unseen` 1 where a row's highest score is not above a number, and else 0; none where the loops sum up nothing that
+        depends on scores which a number has replaced."""
+        return []
+
+    def _range(self, begin: str, end: str) -> str:
+        """The first line of a loop over the steps of this part."""
+        if self.parts == 1:
+            return f"for first in range({begin}, {end}, RBLOCK):"
+        return f"for first in range({begin} + part * RBLOCK, {end}, {self.parts} * RBLOCK):"
+
+    # a BlockMask
+
+    def _blocks_fit(self) -> bool:
+        own, other = (self.extents[self.outer - 2], self.extents[3 - self.outer])
+        return own % self.config.constants["XBLOCK"] == 0 and other % self.config.constants["RBLOCK"] == 0
+
+    def _by_blocks(self, writer: BodyWriter, step: Step) -> None:
+        """Partial blocks under the mask, then full ones. The first four tensors count and list blocks of keys, the other four of queries."""
+        rblock = self.config.constants["RBLOCK"]
+        own, other = self.extents[self.outer - 2], self.extents[3 - self.outer]
+        border = not divides(self.lengths[3 - self.outer], rblock)
+        chosen = self.blocks[:4] if self.outer == 2 else self.blocks[4:]
+        for n, masked in ((0, True), (2, False)):
+            count, listed = chosen[n : n + 2]
+            places = [f"x_first // {own}"]
+            at = [self.times(t, s, z) for t, s, z in zip(("batch", "head", *places), count.strides, count.sizes)]
+            row = [self.times(t, s, z) for t, s, z in zip(("batch", "head", *places), listed.strides, listed.sizes)]
+            name = "partial" if masked else "full"
+            writer.lines.append(f"{name} = tl.load(" + " + ".join([self._start(count), *filter(None, at)]) + ")")
+            writer.lines.append(f"{name}_at = " + " + ".join([self._start(listed), *filter(None, row)]))
+            per = other // rblock
+            step_of = self.times(f"n // {per}", listed.strides[3], listed.sizes[3], wide=False) or "0"
+            head = [
+                f"for n in range({'part' if self.parts > 1 else '0'}, {name} * {per}, {self.parts}):",
+                f"first = tl.load({name}_at + {step_of}) * {other} + n % {per} * RBLOCK",
+            ]
+            self._loop(writer, head, step, masked, border)
