@@ -16,9 +16,10 @@ from ..ir.scalar_ops import handling, ops
 from ..ir.views import expand_map
 from . import fallback
 from .layout import dense_strides
-from .registry import LOWERINGS, lowers
+from .operands import each_head_once
+from .registry import LOWERINGS, Refused, lowers
 from .value import Lazy, Strided, TensorValue
-from .view import expand, reshape, select
+from .view import expand
 
 
 @lowers("attention_decode")
@@ -40,7 +41,7 @@ def attention_decode(
     q = _in_memory(low, q)
     rows = q.sizes[1] // k.sizes[1] * q.sizes[2]
     most = most_rows(max(k.sizes[3], v.sizes[3])) // rows
-    k, v = (_in_memory(low, x) for x in _each_head_once(low, k, v, most))
+    k, v = (_in_memory(low, x) for x in each_head_once(low, k, v, most))
     batch, heads, queries, _ = q.sizes
     groups = k.sizes[1]
 
@@ -65,18 +66,6 @@ def attention_decode(
         )
     )
     return result
-
-
-def _each_head_once(low: Any, k: Any, v: Any, most: int) -> tuple[Any, Any]:
-    """Keys and values of (batch, heads, keys, width) without heads that repeat the one before, up to so many times."""
-    heads = k.sizes[1]
-    for times in range(min(heads, most), 1, -1):
-        if heads % times == 0:
-            grouped = [reshape(low, x, (x.sizes[0], heads // times, times, *x.sizes[2:])) for x in (k, v)]
-            if all(low.is_repeated(x, 2) for x in grouped):
-                first, second = (select(low, x, 2, 0) for x in grouped)
-                return first, second
-    return k, v
 
 
 def _in_memory(low: Any, x: Any) -> Strided:
@@ -112,7 +101,7 @@ def attention(
     """A kernel that holds no scores; the eager rule for tensors that it is not made for."""
     _check(q, k, v, DEVICES)
     strides = low.spec[0].strides
-    k, v = _each_head_once(low, k, v, k.sizes[1])
+    k, v = each_head_once(low, k, v, k.sizes[1])
     bodies = {"changed": score, "keep": keep}
     made = _Core(
         low, (q, k, v), captured, blocks, sizes, bodies, (("scale", scale), ("extents", tuple(extents)), ("zeroed", zeroed))
@@ -153,9 +142,9 @@ def attention_sums(
 def _check(q: Any, k: Any, v: Any, devices: frozenset[str]) -> None:
     fixed = (q.sizes[1], k.sizes[1], q.sizes[3], v.sizes[3])
     if q.device.type not in devices or q.dtype not in DTYPES or not all(isinstance(n, int) and n for n in fixed):
-        raise fallback.Refused("no kernel of attention is made for it")
+        raise Refused("no kernel of attention is made for it")
     if max(fixed[2:]) > MOST_WIDTH or any(same(n, 0) for x in (q, k) for n in x.sizes):
-        raise fallback.Refused("no kernel of attention is made for rows of that width, or for none")
+        raise Refused("no kernel of attention is made for rows of that width, or for none")
 
 
 class _Core:
@@ -252,7 +241,7 @@ class _Core:
                 target: Any = node.target
                 args, name = resolved(node.args), target.name
                 if (why := fallback.reason(name, target, args, low.spec, low.options)) is not None:
-                    raise fallback.Refused(f"in a function of scores: {why}")
+                    raise Refused(f"in a function of scores: {why}")
                 values[node] = LOWERINGS[name](low, *args)
         finally:
             low.node, low.spec = outer

@@ -7,8 +7,7 @@ import torch
 
 from ..ir.index import Expr, Size, same
 from ..ir.scalar_ops import IN_BITS, ops
-from .fallback import Refused
-from .registry import lowers
+from .registry import Refused, lowers
 from .value import pointwise
 
 

@@ -31,7 +31,7 @@ from .pointwise import rounded
 from .product_layouts import product_layouts
 from .product_pieces import pieces
 from .realize import reason_to_realize
-from .registry import LOWERINGS, VIEWS
+from .registry import LOWERINGS, VIEWS, Refused
 from .row_padding import RowPadding
 from .tile_products import tile_products
 from .value import Lazy, Strided, TensorValue, settled
@@ -163,10 +163,12 @@ class Lowering:
         at = self.place(value)
         base.realized = None
         del self.buffers[trial.name]
-        if at is None or not same_all(at.strides, strides) or not same(base.numel(), value.numel()):
+        if at is None or not strides_equal(at.sizes, at.strides, strides) or not same(base.numel(), value.numel()):
             return None
         self.realize_in(base, layout.strides)
-        value.realized = self.place(value)
+        at = self.place(value)
+        assert at is not None
+        value.realized = at.window(at.sizes, strides, at.offset)  # of dims of one element, too
         return value.realized
 
     def _prefer_base(self, value: Lazy) -> None:
@@ -562,9 +564,9 @@ class Lowering:
         try:
             value = LOWERINGS[name](self, *args, **kwargs)
             if isinstance(value, Lazy) and value.dtype.is_complex:
-                raise fallback.Refused("complex numbers that are no window on memory")
+                raise Refused("complex numbers that are no window on memory")
             return value
-        except fallback.Refused as refused:
+        except Refused as refused:
             log.info("%s calls the eager kernel: %s", name, refused)
             self.fallbacks.append((name, str(refused)))
             return fallback.call(self, node.target, args, kwargs, str(refused))

@@ -32,10 +32,6 @@ SUPPORTED_DTYPES = frozenset(
 """What loops can compute with; anything else calls the eager kernel."""
 
 
-class Refused(Exception):
-    """Raised by a rule that cannot lower these arguments; the text is the reason."""
-
-
 def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOptions) -> str | None:
     """Why this call goes to the eager kernel, or None."""
     if name in options.fallback_ops:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..ir.scalar_ops import IN_BITS, ops
-from .fallback import Refused
+from .registry import Refused
 
 I32, F32 = torch.int32, torch.float32
 FLOAT8_COST = 12

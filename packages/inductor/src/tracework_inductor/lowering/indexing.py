@@ -8,10 +8,9 @@ import torch
 from ..ir.buffer import BufferLayout
 from ..ir.index import Size, constant_product, contiguous_strides, flatten, mod, product, same, same_all
 from ..ir.scalar_ops import as_held, ops
-from .fallback import Refused
 from .layout import is_dense, is_row_major
 from .pointwise import broadcast_sizes, elementwise
-from .registry import lowers
+from .registry import Refused, lowers
 from .value import Lazy, Strided, TensorValue, pointwise, settled
 from .view import reshape
 from .written_inputs import input_of, rotated, scatter_into, write_into, write_part

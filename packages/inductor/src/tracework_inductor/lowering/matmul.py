@@ -11,12 +11,12 @@ from ..ir.cores import DIGEST, GEMM
 from ..ir.index import same
 from ..ir.scalar_ops import ops
 from .cpu_products import own_addend, own_product
-from .fallback import SUPPORTED_DTYPES, Refused
+from .fallback import SUPPORTED_DTYPES
 from .operands import as_in_eager
 from .pointwise import elementwise
 from .product_pieces import product_in_pieces
 from .reduction import accumulator, reduce
-from .registry import lowers
+from .registry import Refused, lowers
 from .row_padding import ROW_BYTES, fast_axis, other_axis, padded_rows, row_alignment
 from .tile_products import with_tiles
 from .value import Lazy, Strided, settled

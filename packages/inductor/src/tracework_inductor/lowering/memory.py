@@ -11,11 +11,10 @@ from ..ir.buffer import IN_PARTS, NUMBER, BufferLayout
 from ..ir.index import Size, dot
 from ..ir.scalar_ops import ops
 from ..schedule.graph import alias_root
-from .fallback import Refused
 from .float8 import converting
 from .layout import dense_strides
 from .pointwise import elementwise
-from .registry import lowers
+from .registry import Refused, lowers
 from .value import Strided, pointwise, settled
 from .written_inputs import is_whole, newest_name
 

@@ -21,6 +21,7 @@ from .layout import dense_strides, strides_equal
 from .registry import VIEWS
 from .row_padding import prim_name
 from .value import Strided, TensorValue, settled
+from .view import reshape, select
 
 WINDOWS: Mapping[str, range] = {
     "aten::_scaled_dot_product_flash_attention": range(3),
@@ -37,6 +38,14 @@ WINDOWS: Mapping[str, range] = {
 In such a window, of a product that gives query, key and value at once, eager has them too, where it copies nothing. The kernels lay
 their results out by the order of the operands' strides, or always alike.
 """
+
+
+GROUPED: Mapping[str, tuple[int, int]] = {
+    "aten::_scaled_dot_product_flash_attention": (1, 2),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": (1, 2),
+}
+"""Overloads -> their keys and values, which may have fewer heads than the queries: copies that only repeat heads are not made for them. Results
+lie as the queries do."""
 
 
 REORDERED = frozenset(("permute", "reshape", "squeeze", "unsqueeze", "clone", "contiguous"))
@@ -73,13 +82,47 @@ def _is_library(node: Any) -> bool:
 
 def operands(low: Any, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of the overload that `node` calls."""
-    windows = WINDOWS.get(_torch.schema_name(node.target), ())
+    name = _torch.schema_name(node.target)
+    windows, grouped = WINDOWS.get(name, ()), _of_groups(low, name, args)
     images = _takes_any_layout(node.target)
     first = [
-        _window(low, value, read) if n in windows else as_in_eager(low, value, read, images=images)
+        grouped[n]
+        if n in grouped
+        else _window(low, value, read)
+        if n in windows
+        else as_in_eager(low, value, read, images=images)
         for n, (value, read) in enumerate(zip(args, node.args, strict=True))
     ]
     return tuple(first), as_in_eager(low, dict(kwargs), dict(node.kwargs), images=images)
+
+
+def _of_groups(low: Any, name: str, args: Sequence[Any]) -> dict[int, Strided]:
+    """Keys and values that were only repeated for heads of queries, each head once, by their places."""
+    if name not in GROUPED:
+        return {}
+    at = GROUPED[name]
+    k, v = (settled(args[n]) for n in at)
+    heads = k.sizes[1]
+    if not isinstance(heads, int) or any(x.ndim != 4 or not same(x.sizes[1], heads) for x in (k, v)):
+        return {}
+    once = each_head_once(low, k, v, heads)
+    if once[0].sizes[1] == heads:
+        return {}
+    places = [low.place(x) for x in once]
+    fit = [p is not None and same(p.strides[-1], 1) and _starts_aligned(low, p) for p in places]
+    return {n: p if fits else low.realize(x) for n, x, p, fits in zip(at, once, places, fit, strict=True)}
+
+
+def each_head_once(low: Any, k: Any, v: Any, most: int) -> tuple[Any, Any]:
+    """Keys and values of (batch, heads, keys, width) without heads that repeat the one before, up to so many times."""
+    heads = k.sizes[1]
+    for times in range(min(heads, most), 1, -1):
+        if heads % times == 0:
+            grouped = [reshape(low, x, (x.sizes[0], heads // times, times, *x.sizes[2:])) for x in (k, v)]
+            if all(low.is_repeated(x, 2) for x in grouped):
+                first, second = (select(low, x, 2, 0) for x in grouped)
+                return first, second
+    return k, v
 
 
 def _window(low: Any, value: Any, read: Any) -> Any:

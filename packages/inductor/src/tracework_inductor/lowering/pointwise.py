@@ -11,9 +11,8 @@ from tracework_primops.symbols.ranges import bounds
 from ..ir.index import Expr, Size, same
 from ..ir.scalar_ops import IN_BITS, ROUNDINGS, SCALAR_OPS, ops
 from ..ir.views import expand_map
-from .fallback import Refused
 from .float8 import FLOAT8_COST, converting
-from .registry import LOWERINGS, lowers
+from .registry import LOWERINGS, Refused, lowers
 from .value import Lazy, TensorValue, pointwise, settled
 
 BOOL_MEANING = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and"}

@@ -9,9 +9,8 @@ from ..ir.buffer import BufferLayout
 from ..ir.handlers import Recorder
 from ..ir.index import Size, constant_product, contiguous_strides, product, same, symbol
 from ..ir.scalar_ops import compute_dtype, handling, ops
-from .fallback import Refused
 from .pointwise import elementwise
-from .registry import lowers
+from .registry import Refused, lowers
 from .value import Strided, TensorValue, pointwise, settled
 from .view import reshape
 

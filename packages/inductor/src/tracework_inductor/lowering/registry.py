@@ -13,6 +13,10 @@ VIEWS: set[str] = set()
 """Ops whose rules only rearrange indices."""
 
 
+class Refused(Exception):
+    """Raised by a rule that cannot lower these arguments; the text is the reason."""
+
+
 def lowers(*names: str, view: bool = False) -> Callable[[Rule], Rule]:
     """Enters a rule for these ops."""
 

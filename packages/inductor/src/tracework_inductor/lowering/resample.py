@@ -9,10 +9,9 @@ import torch
 
 from ..ir.index import Size, floordiv, maximum, minimum
 from ..ir.scalar_ops import ops
-from .fallback import Refused
 from .layout import is_row_major
 from .reduction import accumulator
-from .registry import lowers
+from .registry import Refused, lowers
 from .value import Strided, pointwise, settled
 
 MOST_TAPS = 36

@@ -4,9 +4,8 @@ import operator
 from typing import Any
 
 from ..ir.buffer import Buffer, BufferLayout
-from .fallback import Refused
 from .layout import dense_strides
-from .registry import lowers
+from .registry import Refused, lowers
 from .value import settled
 
 

@@ -9,11 +9,10 @@ import torch
 from ..ir.buffer import Buffer, BufferLayout
 from ..ir.index import Size
 from ..ir.scalar_ops import ops
-from .fallback import Refused
 from .layout import dense_strides
 from .pointwise import elementwise
 from .reduction import reduce
-from .registry import lowers
+from .registry import Refused, lowers
 from .value import settled
 
 LONGEST = {1: 1024, 2: 1024, 4: 512, 8: 256}

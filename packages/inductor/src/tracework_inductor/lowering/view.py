@@ -19,9 +19,8 @@ from ..ir.views import (
     unfold_map,
     unsqueeze_map,
 )
-from .fallback import Refused
 from .layout import strides_equal
-from .registry import lowers
+from .registry import Refused, lowers
 from .value import Lazy, Strided, TensorValue, settled
 
 

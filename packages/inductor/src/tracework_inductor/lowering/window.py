@@ -12,9 +12,8 @@ from ..ir.index import Size, constant_size, floordiv, maximum, minimum, same
 from ..ir.scalar_ops import ops
 from ..ir.views import IndexMap
 from . import resample
-from .fallback import Refused
 from .reduction import accumulator, reduce
-from .registry import lowers
+from .registry import Refused, lowers
 from .value import Lazy, pointwise, settled
 from .view import rearranged, reshape
 

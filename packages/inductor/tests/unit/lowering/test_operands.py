@@ -235,14 +235,37 @@ def test_what_several_products_read_is_computed_once(name, dtype):
     assert len([n for n in lowered.nodes if isinstance(n, LoopNode)]) == 1
 
 
-def test_a_transposed_operand_has_the_loops_of_what_it_rearranges():
+@pytest.mark.parametrize("lots", [(), (1,)], ids=["matrix", "batch of one"])
+def test_a_transposed_operand_has_the_loops_of_what_it_rearranges(lots):
     """So that it is one kernel with its neighbours."""
 
     def program(x, y, w):
-        return prims.add(x, y), prims.mm(turned(prims.reshape(gate(x, y), (256, 128))), w)
+        wide = prims.reshape(gate(x, y), (*lots, 256, 128))
+        order = (*range(len(lots)), len(lots) + 1, len(lots))
+        return prims.add(x, y), (prims.bmm if lots else prims.mm)(prims.permute(wide, order), w)
 
-    specs = [TensorSpec(torch.bfloat16, CUDA, sizes) for sizes in ((4, 64, 128), (4, 64, 128), (256, 96))]
+    specs = [TensorSpec(torch.bfloat16, CUDA, sizes) for sizes in ((4, 64, 128), (4, 64, 128), (*lots, 256, 96))]
     assert len(compile_graph(build(program, [None] * 3, specs), InductorOptions()).kernels) == 1
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["heads", "heads inside"])
+def test_heads_that_are_only_repeated_for_attention_are_not_copied(inside):
+    """Keys and values of two heads each for four of queries."""
+
+    def program(q, k, v):
+        def repeated(x):
+            wide = prims.expand(prims.unsqueeze(x, 2), (2, 2, 2, 30, 16))
+            return prims.reshape(wide, (2, 4, 30, 16))
+
+        out = TensorSpec(torch.float32, CPU, (2, 4, 20, 16), (1280, 16, 64, 1))
+        rows = TensorSpec(torch.float32, CPU, (2, 4, 20), (80, 1, 4))
+        target = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+        return overload(target, (q, repeated(k), repeated(v)), out, rows)
+
+    sizes = [(2, 4, 20, 16), (2, 2, 30, 16), (2, 2, 30, 16)]
+    given = [torch.randn(b, n, h, w).transpose(1, 2) if inside else torch.randn(b, h, n, w) for b, h, n, w in sizes]
+    check(program, *given)
+    assert not [n for n in lower(build(program, given), InductorOptions()).nodes if isinstance(n, LoopNode)]
 
 
 def test_what_is_repeated_for_an_operand_stays_apart():
