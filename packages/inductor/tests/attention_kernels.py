@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import triton_interpreter
 from attention_forms import SLOPES, causal, everything, forms
+from tracework_inductor import InductorOptions
 from tracework_inductor.ir.index import symbol
 from tracework_primops import FakeMode, SymbolTable, prims, trace_bodies
 from tracework_primops.attention import backward_reference, forward_reference
@@ -68,7 +69,7 @@ def backward_program(score, keep, slope, extents=(), count=0):
 
 
 def run(program, inputs, folder):
-    host, kernels = rendered(graph_of(program, *inputs, device=CUDA))
+    host, kernels = rendered(graph_of(program, *inputs, device=CUDA), InductorOptions(memory_reuse=False))
     assert "prims." not in host
     return triton_interpreter.host_call(host, kernels, folder)(list(inputs)), kernels
 

@@ -130,6 +130,11 @@ class _Slot:
 ops: Any = _Slot()
 
 
+def handler() -> Any:
+    """The meaning of `ops` now."""
+    return _handler.get()
+
+
 @contextlib.contextmanager
 def handling(handler: Any) -> Iterator[Any]:
     """Makes `handler` the meaning of `ops` inside the block."""

@@ -16,6 +16,7 @@ from ..ir.scalar_ops import handling, ops
 from ..ir.views import expand_map
 from . import fallback
 from .layout import dense_strides
+from .mask_blocks import mask_blocks
 from .operands import each_head_once
 from .registry import LOWERINGS, Refused, lowers
 from .value import Lazy, Strided, TensorValue
@@ -89,6 +90,10 @@ GRADIENT_DEVICES = frozenset({"cuda"})
 """Those with cores of its gradients."""
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
 MOST_WIDTH = 256
+OF_KEYS = frozenset({"attention_keys", "attention_sums_of_keys"})
+"""Cores whose programs walk over queries."""
+WITHOUT_LISTS = frozenset({"attention_sums_of_distances"})
+"""Those that walk over all blocks."""
 LONGEST = 2**28
 """Queries and keys that no call has more of: it would take years."""
 
@@ -170,6 +175,8 @@ class _Core:
         self.numbers = sizes
         self.body = self._recorded(texts)
         self.facts = (("body", self.body), *facts, ("index", self.index), ("blocks", len(self.blocks)))
+        widths = qkv[0].sizes[3] + qkv[2].sizes[3]
+        self.mask = None if self.blocks else mask_blocks(low, self.device, self.body, self.index, self.sizes, widths)
 
     def node(
         self, core: str, operands: Sequence[Any], results: Sequence[tuple[torch.dtype, Sequence[Size], Any]]
@@ -180,11 +187,14 @@ class _Core:
             sizes = tuple(shape)
             layouts.append(BufferLayout(dtype, self.device, sizes, dense_strides(sizes, strides or contiguous_strides(sizes))))
         made = [self.low.whole(self.low.new_buffer(layout)) for layout in layouts]
-        given = [_in_memory(self.low, x) for x in operands] + self.blocks + self.captured
+        mask = None if core in WITHOUT_LISTS else self.mask
+        lists = [] if mask is None else [*mask.along(2 if core in OF_KEYS else 3)]
+        given = [_in_memory(self.low, x) for x in operands] + (lists or self.blocks) + self.captured
+        facts = self.facts if mask is None else (*self.facts, *mask.facts())
         name, origins = f"core{len(self.low.nodes)}", self.low.origins()
         views = tuple(map(_view, given)), tuple(map(_view, made))
         raises = self.device.type == "cpu" and any(True for _ in self.body.checks())
-        self.low.add_node(CoreNode(name, core, *views, self.facts, self.device, origins, may_raise=raises))
+        self.low.add_node(CoreNode(name, core, *views, facts, self.device, origins, may_raise=raises))
         return tuple(made)
 
     def _in_rows(self, x: Any) -> Strided:

@@ -11,7 +11,8 @@ between the two, each by a kernel of that kind. Each result is summed up by one 
 
 The node's facts: `body` over (batch, head, query, key), which reads the score as `local("score")` and defines "changed" and "keep" and, for
 gradients, "slope" where the changed score is another; `scale`; `extents`, queries and keys of a block of the BlockMask; `zeroed`, of the forward:
-whether a row that sees nothing is 0, and not NaN.
+whether a row that sees nothing is 0, and not NaN; `mask`, where blocks of a mask in memory were looked at: what hides scores
+(ir/score_masks.py), and `whole`, elements of one of its blocks. The two tensors of these stand in the place of a BlockMask's then.
 """
 
 from __future__ import annotations

@@ -69,6 +69,11 @@ class OfQueries(Backward):
 
     def _shape(self, q: Rows) -> str:
         """Text of the shape of the sums."""
+    def _unseen(self, least: str) -> list[str]:
+        if self.mask is None or self.mask.shown is None:  # a number in the place of scores has no gradient
+            return []
+        return [f"unseen = tl.max(tl.max(tl.where(highest > {least}, 0, 1), 1), 0)"]
+
         return f"[XBLOCK, {tile(q.width)}]"
 
     def _summed(self) -> str:

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from typing import Any
 
 import torch
 
 from .....ir.body import Ref
 from .....ir.index import INT32_LIMIT, Size
+from .....ir.score_masks import ScoreMask, definitions, number_in_place
 from .....schedule.plan import CoreKernel
 from ...body import BodyWriter, Tile, Value
 from ...printer import IndexPrinter
 from .kernel import Attention, Rows
 from .text import LOG2E, LOWEST, all_of
 
-__all__ = ["Fill", "ScoredAttention"]
-
-HIDES = -1e4
-"""A number up to which what the body puts in the place of scores is a mask."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Fill:
-    """A number that the body puts in the place of scores: where the condition is false, or true if negated."""
-
-    condition: Ref
-    negated: bool
-    number: float
+__all__ = ["ScoredAttention"]
 
 
 class _Writer(BodyWriter):
@@ -52,8 +39,9 @@ class ScoredAttention(Attention):
 
     def __init__(self, kernel: CoreKernel) -> None:
         super().__init__(kernel)
-        self.defined = {i.args[0]: i.args[1] for i in self.body.instructions if i.op == "define"}
-        self.fill = self._fill()
+        self.defined = definitions(self.body)
+        self.fill = number_in_place(self.body)
+        self.mask: ScoreMask | None = dict(kernel.node.facts).get("mask")
 
     def _writer(self) -> BodyWriter:
         """What writes the body's lines for the score `s`."""
@@ -82,24 +70,13 @@ class ScoredAttention(Attention):
         """Whether the body gives the score itself."""
         return self.body.instructions[self.defined["changed"].position].op == "local"
 
-    def _fill(self) -> Fill | None:
-        """What the body ends with, if that is all that hides scores."""
-        instructions = self.body.instructions
-        last, keep = (instructions[self.defined[name].position] for name in ("changed", "keep"))
-        if last.op != "where" or keep.op != "constant" or not keep.args[0]:
-            return None
-        condition, *chosen = last.args
-        for n, ref in enumerate(chosen):
-            constant = instructions[ref.position]
-            if constant.op == "constant" and -math.inf < float(constant.args[0]) <= HIDES:
-                return Fill(condition, n == 0, float(constant.args[0]))
-        return None
-
     def _shown(self, name: str) -> Ref:
-        """What the body defines by this name where it puts no number in the place of scores."""
+        """What the body defines by this name where no mask hides a score."""
         ref, fill = self.defined[name], self.fill
+        if name == "changed" and self.mask is not None and self.mask.shown is not None:
+            return self.mask.shown
         i = self.body.instructions[ref.position]
-        if fill is None or i.op != "where" or i.args[0] != fill.condition:
+        if fill is None or i.op != "where" or i.args[0] != fill.value:
             return ref
         return i.args[2 if fill.negated else 1]
 

@@ -1,4 +1,5 @@
-"""How many rows the blocks of attention's kernels have, how many warps and stages: by width, by dtype, by what warps hold operands of products in."""
+"""How many rows the blocks of attention's kernels have, how many warps and stages: by width, by dtype, by what warps hold operands
+of products in."""
 
 from __future__ import annotations
 
@@ -19,17 +20,19 @@ Row = tuple[int, int, int, int]
 Table = Mapping[int, Row]
 
 FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (128, 32, 8, 2)}
-"""Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on Hopper, nor of the
-others up to 128, as far as the body allows. Blocks have 16 rows or more for each warp where registers allow it: warps stand below
-one another in scores that a second product reads, so that warps without rows of their own compute those of others again."""
+"""Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on
+Hopper, nor of the others up to 128, as far as the body allows. Blocks have 16 rows or more for each warp where registers allow it:
+warps stand below one another in scores that a second product reads, so that warps without rows of their own compute those of others
+again."""
 OF_QUERIES = {64: (128, 32, 8, 3), 128: (128, 64, 8, 2), 256: (128, 16, 8, 2)}
 OF_KEYS = {64: (128, 32, 8, 3), 128: (128, 32, 8, 3), 256: (32, 32, 8, 1)}
 IN_REGISTERS_FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
 IN_REGISTERS_BACKWARD = {64: (128, 32, 8, 3), 128: (64, 64, 8, 2), 256: (32, 32, 8, 1)}
-"""The same where warps hold operands of products in their own registers, as on Ampere: of the blocks above, up to 3,800 bytes of a thread of them
-spill there, and a block of 256 elements a row takes more shared memory than smaller devices have."""
+"""The same where warps hold operands of products in their own registers, as on Ampere: of the blocks above, up to 3,800 bytes of a
+thread of them spill there, and a block of 256 elements a row takes more shared memory than smaller devices have."""
 DISTANCES = {64: (64, 128, 8, 1), 128: (32, 64, 8, 1), 256: (16, 32, 4, 1)}
-"""Distances of a block, which are as many as queries of a step, and keys of a step, twice as many: of n queries and n distances, 2 * n - 1."""
+"""Distances of a block, which are as many as queries of a step, and keys of a step, twice as many: of n queries and n distances, 2
+* n - 1."""
 WIDE_FORWARD = {64: (64, 32, 4, 2), 128: (32, 16, 8, 2), 256: (16, 16, 8, 1)}
 """The same for float32, of which a product is three."""
 WIDE_BACKWARD = {64: (32, 32, 8, 2), 128: (16, 32, 8, 1), 256: (16, 16, 8, 1)}

@@ -55,6 +55,7 @@ class Attention:
         count = len(self.names) - len(kernel.node.results)
         named = [*operands[:count], *kernel.node.results]
         views = zip(self.names, named, strict=True)
+        self.whole: int = facts.get("whole", 0)
         self.views: dict[str, BufferView] = dict(views)  # type: ignore[arg-type]  # operands with names are there
         self.blocks: list[BufferView] = [v for v in kernel.node.operands[count : count + facts["blocks"]] if v is not None]
         self.pointers = {name: f"p{n}" for n, name in enumerate(kernel.layouts)}

@@ -1,4 +1,5 @@
-"""Which blocks a program of attention's kernels visits, and in which of them the mask is evaluated: by bounds, or by the lists of a BlockMask."""
+"""Which blocks a program of attention's kernels visits, and in which of them the mask is evaluated: by bounds, by the lists of a
+BlockMask, or by what the blocks of a mask in memory were found to be (lowering/mask_blocks.py)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .....ir.body import Ref
+from .....ir.buffer import BufferView
+from .....ir.cores import power_of_two
+from .....ir.index import constant_size
+from .....ir.score_masks import FILLED, HIDDEN, KEPT, ScoreMask
 from ....reach import Reach, Words, reach_of
 from ...body import BodyWriter
 from .body import ScoredAttention
@@ -15,11 +20,14 @@ __all__ = ["LoopedAttention", "Step"]
 
 UNSEEN = 256.0
 """How far a score is below the highest whose exponential is 0, with what float32 rounds such a sum by."""
+
+
 WORDS = Words("tl.maximum", "tl.minimum", "tl.where")
 
 
 Step = Callable[[BodyWriter, bool, bool], None]
-"""Writes one step of a loop, in which the mask is evaluated if the first says so, and rows may be outside of the tensor if the second does."""
+"""Writes one step of a loop, in which the mask is evaluated if the first says so, and rows may be outside of the tensor if the
+second does."""
 
 
 class LoopedAttention(ScoredAttention):
@@ -37,7 +45,11 @@ class LoopedAttention(ScoredAttention):
         def reach_by(condition: Ref, negated: bool) -> Reach:
             return reach_of(self.body, condition, loop, block, ("x_first", "x_last"), limit, scalar, WORDS, negated)
 
-        reach = reach_by(*((self.defined["keep"], False) if self.fill is None else (self.fill.condition, self.fill.negated)))
+        reach = reach_by(*((self.defined["keep"], False) if self.fill is None else (self.fill.value, self.fill.negated)))
+        if self.mask is not None and self._blocks_fit():
+            self._by_classes(writer, step)
+            return
+        self.mask = None
         if self.fill is not None and not reach.known:
             self.fill, reach = None, reach_by(self.defined["keep"], False)
         if not reach.known and self.blocks and self._blocks_fit():
@@ -87,10 +99,10 @@ class LoopedAttention(ScoredAttention):
         self._rest(writer, reach, limit, step)
 
     def _rest(self, writer: BodyWriter, reach: Reach, limit: str, step: Step) -> None:
-        """Writes the loops over what only has the number that the body puts in the place of scores. It has weight in a row whose highest score
-        is no more: one of which nothing else is seen."""
+        """Writes the loops over what only has the number that the body puts in the place of scores. It has weight in a row whose
+        highest score is no more: one of which nothing else is seen."""
         low, high = reach.possible.low, reach.possible.high
-        if self.fill is None or (low is None and high is None) or not (lines := self._unseen(f"{self.fill.number + UNSEEN!r}")):
+        if self.fill is None or (low is None and high is None) or not (lines := self._unseen(f"{_least_seen(self.fill)!r}")):
             return
         rblock = self.config.constants["RBLOCK"]
         border = not divides(self.lengths[3 - self.outer], rblock)
@@ -102,8 +114,8 @@ class LoopedAttention(ScoredAttention):
             self._loop(writer, [self._range("behind", f"behind + ({limit} - behind) * unseen")], step, True, border)
 
     def _unseen(self, least: str) -> list[str]:
-        """Lines that make `unseen` 1 where a row's highest score is not above a number, and else 0; none where the loops sum up nothing that
-        depends on scores which a number has replaced."""
+        """Lines that make `unseen` 1 where a row's highest score is not above a number, and else 0; none where the loops sum up
+        nothing that depends on scores which a number has replaced."""
         return []
 
     def _range(self, begin: str, end: str) -> str:
@@ -112,6 +124,51 @@ class LoopedAttention(ScoredAttention):
             return f"for first in range({begin}, {end}, RBLOCK):"
         return f"for first in range({begin} + part * RBLOCK, {end}, {self.parts} * RBLOCK):"
 
+    # a mask in memory, by the classes of its blocks
+
+    def _by_classes(self, writer: BodyWriter, step: Step) -> None:
+        """Blocks that the mask hides in part, in which it is evaluated, then those that it does not hide; then those that it hides,
+        if something is to be seen of them. The two tensors say what elements of a block count for, and list blocks in this
+        order."""
+        counts, order = self.blocks
+        mask = self.mask
+        assert mask is not None
+        walked, rblock = 5 - self.outer, self.config.constants["RBLOCK"]
+        own, other = self.extents[self.outer - 2], self.extents[3 - self.outer]
+        number, step_of = constant_size(counts.sizes[walked]), self.text(order.strides[walked])
+        places = dict(zip((0, 1, self.outer), ("batch", "head", f"x_first // {own}"), strict=True))
+
+        def row(view: BufferView) -> str:
+            terms = [self.times(text, view.strides[d], view.sizes[d]) for d, text in places.items()]
+            return " + ".join([self._start(view), *filter(None, terms)])
+
+        lanes = power_of_two(number)
+        within = "" if lanes == number else f", lanes < {number}, other={self.whole * HIDDEN}"
+        writer.lines += [
+            f"lanes = tl.arange(0, {lanes})",
+            f"counts = tl.load({row(counts)} + lanes * {self.text(counts.strides[walked])}{within})",
+            f"full = tl.sum(((counts & {HIDDEN - 1}) == {self.whole}).to(tl.int32), 0)",
+            f"seen = tl.sum((counts < {self.whole * HIDDEN}).to(tl.int32), 0)",
+            f"order = {row(order)}",
+        ]
+        per = other // rblock
+        border = not divides(self.lengths[3 - self.outer], rblock)
+
+        def loop(begin: str, end: str, masked: bool) -> None:
+            start = f"({begin}) * {per}" if begin != "0" else "0"
+            own_start = f"{start} + part" if self.parts > 1 else start
+            head = [
+                f"for n in range({own_start}, ({end}) * {per}, {self.parts}):",
+                f"first = tl.load(order + n // {per} * {step_of}) * {other} + n % {per} * RBLOCK",
+            ]
+            self._loop(writer, head, step, masked, border)
+
+        loop("0", "seen - full", True)
+        loop("seen - full", "seen", False)
+        if mask.kind != KEPT and (lines := self._unseen(f"{_least_seen(mask)!r}")):
+            writer.lines += [*lines, f"hidden = ({number} - seen) * unseen"]
+            loop("seen", "seen + hidden", True)
+
     # a BlockMask
 
     def _blocks_fit(self) -> bool:
@@ -119,7 +176,8 @@ class LoopedAttention(ScoredAttention):
         return own % self.config.constants["XBLOCK"] == 0 and other % self.config.constants["RBLOCK"] == 0
 
     def _by_blocks(self, writer: BodyWriter, step: Step) -> None:
-        """Partial blocks under the mask, then full ones. The first four tensors count and list blocks of keys, the other four of queries."""
+        """Partial blocks under the mask, then full ones. The first four tensors count and list blocks of keys, the other four of
+        queries."""
         rblock = self.config.constants["RBLOCK"]
         own, other = self.extents[self.outer - 2], self.extents[3 - self.outer]
         border = not divides(self.lengths[3 - self.outer], rblock)
@@ -139,3 +197,8 @@ class LoopedAttention(ScoredAttention):
                 f"first = tl.load({name}_at + {step_of}) * {other} + n % {per} * RBLOCK",
             ]
             self._loop(writer, head, step, masked, border)
+
+
+def _least_seen(mask: ScoreMask) -> float:
+    """A score above which a row has one beside which hidden ones vanish."""
+    return mask.number + UNSEEN if mask.kind == FILLED else mask.number / 16

@@ -39,7 +39,7 @@ class SumsOfKeys(OfKeys):
         return constant_size(self.views["q"].sizes[1])
 
     def _unseen(self, least: str) -> list[str]:
-        return []
+        return [] if self.mask is None or self.mask.shown is None else super()._unseen(least)
 
     def _write(self) -> None:
         self._program()
