@@ -10,6 +10,7 @@ from ..ir.body import Axis, LoopBody
 from ..ir.bounds import narrowed
 from ..ir.buffer import BufferLayout, BufferView, CoreNode
 from ..ir.cores import most_rows
+from ..ir.early_floats import with_early_floats
 from ..ir.handlers import Recorder
 from ..ir.index import Expr, Size, contiguous_strides, same, substitute, symbol
 from ..ir.scalar_ops import handling, ops
@@ -221,7 +222,8 @@ class _Core:
                 found = value.load(expand_map(value.sizes, self.sizes)(list(self.index)))
                 recorder.define(name, found if name == "keep" else recorder.to_dtype(found, torch.float32))
         ranges = {a.var: (0, a.size - 1 if isinstance(a.size, int) else LONGEST) for a in self.axes}
-        return LoopBody(self.axes, (), tuple(narrowed(recorder.finish().instructions, ranges)))
+        body = LoopBody(self.axes, (), tuple(narrowed(recorder.finish().instructions, ranges)))
+        return with_early_floats(body, ranges) if self.device.type == "cuda" else body
 
     def _lowered(self, text: str) -> TensorValue:
         """The result of a body, whose values stay functions of the index."""
