@@ -189,7 +189,7 @@ class _Core:
             layouts.append(BufferLayout(dtype, self.device, sizes, dense_strides(sizes, strides or contiguous_strides(sizes))))
         made = [self.low.whole(self.low.new_buffer(layout)) for layout in layouts]
         mask = None if core in WITHOUT_LISTS else self.mask
-        lists = [] if mask is None else [*mask.along(2 if core in OF_KEYS else 3)]
+        lists = [] if mask is None else [*mask.blocks.along(2 if core in OF_KEYS else 3)]
         given = [_in_memory(self.low, x) for x in operands] + (lists or self.blocks) + self.captured
         facts = self.facts if mask is None else (*self.facts, *mask.facts())
         name, origins = f"core{len(self.low.nodes)}", self.low.origins()

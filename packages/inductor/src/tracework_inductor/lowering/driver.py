@@ -26,6 +26,7 @@ from ..schedule.plan import Output, Program
 from . import fallback
 from .checks import each_checked_once
 from .layout import ImageLayouts, dense_strides, is_dense, is_row_major, strides_equal
+from .mask_blocks import MaskBlocks
 from .operands import gapped_bases, shared_operands
 from .pointwise import rounded
 from .product_layouts import product_layouts
@@ -62,6 +63,8 @@ class Lowering:
         self.size_inputs: dict[str, Any] = {}
         self.mutated: dict[str, str] = {}
         self.fallbacks: list[tuple[str, str]] = []
+        self.mask_blocks: dict[tuple[Any, ...], MaskBlocks] = {}
+        """What an attention mask reads, and how -> its blocks."""
         self.checks = 0
         """How many checks of indices there are."""
         self.spec: Any = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,7 +23,7 @@ from ..product_costs import COPY, FAST, LAUNCH
 from .sort import LONGEST, SORTED_ON
 from .value import Strided
 
-__all__ = ["MaskBlocks", "mask_blocks"]
+__all__ = ["MaskBlocks", "MaskOfCall", "mask_blocks"]
 
 EXTENT = 128
 """Queries and keys of a block: of the largest that the kernels have."""
@@ -33,7 +33,7 @@ SHARE = 6
 
 def mask_blocks(
     low: Any, device: torch.device, body: LoopBody, index: Sequence[Size], sizes: Sequence[Size], widths: int
-) -> MaskBlocks | None:
+) -> MaskOfCall | None:
     """The blocks of a body's mask, if it has one in memory, a device sorts so many, and it pays.
 
     index, sizes: the body's variables of (batch, head, query, key), 0 where there is one, and how many there are. widths: elements
@@ -44,12 +44,26 @@ def mask_blocks(
     mask = read_from_memory(body, [v for v in index[2:] if not isinstance(v, int)])
     if mask is None:
         return None
-    found = MaskBlocks(low, device, body, mask, tuple(index), tuple(n for n in sizes if isinstance(n, int)))
-    return found if found.pays(widths) else None
+    made = MaskBlocks(low, device, body, mask, tuple(index), tuple(n for n in sizes if isinstance(n, int)))
+    if not made.pays(widths):
+        return None
+    key = made.value.text(), made.sizes, mask.kind, mask.negated, mask.number
+    return MaskOfCall(low.mask_blocks.setdefault(key, made), mask)
+
+
+class MaskOfCall(NamedTuple):
+    """What blocks the mask of a call has, which others of the graph may share, and where the call's own body has it."""
+
+    blocks: MaskBlocks
+    mask: ScoreMask
+
+    def facts(self) -> tuple[tuple[str, Any], ...]:
+        """What a kernel is told of what the blocks give."""
+        return ("mask", self.mask), ("extents", (EXTENT, EXTENT)), ("blocks", 2), ("whole", self.blocks.whole)
 
 
 class MaskBlocks:
-    """Of one call; what is computed for one direction is there for all kernels that walk in it."""
+    """Of one mask; what is computed for one direction is there for all kernels that walk in it."""
 
     def __init__(
         self, low: Any, device: torch.device, body: LoopBody, mask: ScoreMask, index: tuple[Size, ...], sizes: tuple[int, ...]
@@ -73,10 +87,6 @@ class MaskBlocks:
         itemsize = max(self.low.buffers[i.args[0]].layout.dtype.itemsize for i in self.value.loads())
         costs = COPY * elements * itemsize + 2 * LAUNCH
         return costs * SHARE <= math.prod(self.sizes) * widths * FAST["cuda", 2]
-
-    def facts(self) -> tuple[tuple[str, Any], ...]:
-        """What a kernel is told of what `along` gives."""
-        return ("mask", self.mask), ("extents", (EXTENT, EXTENT)), ("blocks", 2), ("whole", self.whole)
 
     def along(self, dim: int) -> tuple[Strided, Strided]:
         """For each block of queries and keys, what its elements count for together; and for each row of blocks along one of these

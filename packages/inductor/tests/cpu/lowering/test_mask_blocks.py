@@ -14,7 +14,7 @@ from attention_forms import everything, itself  # noqa: E402
 from attention_kernels import CUDA, F32, SCALE, backward_program, forward_program, operands, run  # noqa: E402
 from tracework_inductor.codegen.triton.cores.attention import config  # noqa: E402
 from tracework_inductor.lowering import mask_blocks  # noqa: E402
-from tracework_primops import FakeMode, SymbolTable, trace_bodies  # noqa: E402
+from tracework_primops import FakeMode, SymbolTable, prims, trace_bodies  # noqa: E402
 from tracework_primops.attention import backward_reference, forward_reference  # noqa: E402
 from triton_programs import graph_of, rendered  # noqa: E402
 
@@ -105,6 +105,18 @@ def test_programs_share_the_keys_of_few_queries(small_blocks, tmp_path, monkeypa
     assert any("keys in " in dict(kernel.launch)["kind"] for kernel in kernels.values())
     wanted = forward_reference(*(x.double() for x in (q, k, v)), [mask], [], [], *bodies[:2], SCALE, [])
     torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], rtol=0, atol=1e-5)
+
+
+def test_layers_share_the_blocks_of_a_mask(small_blocks):
+    (score, keep, _), mask = of_hidden("added", "", "later")
+    q, k, v, _ = operands(QUERIES, KEYS)
+
+    def program(q, k, v, mask):
+        first = prims.attention(q, k, v, (mask,), (), (), score, keep, SCALE, ())[0]
+        return prims.attention(first, k, v, (mask,), (), (), score, keep, SCALE, ())[0]
+
+    kernels = rendered(graph_of(program, q, k, v, mask, device=CUDA))[1].values()
+    assert sorted("tl.dot" in kernel.source for kernel in kernels) == [False, False, True, True]
 
 
 # sizes of queries, keys and heads, and of the mask -> whether its blocks are looked at
