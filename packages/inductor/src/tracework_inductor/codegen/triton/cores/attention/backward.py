@@ -42,6 +42,7 @@ class OfQueries(Backward):
 
     tables = TABLES["queries"]
     names: tuple[str, ...] = ("grad", "q", "k", "v", "logs", "highest", "delta", "dq")
+    by_descriptors = True
 
     def _write(self) -> None:
         self._program()
@@ -56,6 +57,7 @@ class OfQueries(Backward):
             f"grad = {self._load(grad, 'x_wide', 'e', self.x_mask)}",
             *self._of_sums("x", rows, "[:, None]"),
             f"sums = tl.zeros({self._shape(q)}, tl.float32)",
+            *self._described_keys(k, v),
         ]
         precision = self.precision()
 
@@ -67,13 +69,13 @@ class OfQueries(Backward):
         self._loops(self._writer(), step)
         self._store()
 
-    def _shape(self, q: Rows) -> str:
-        """Text of the shape of the sums."""
     def _unseen(self, least: str) -> list[str]:
         if self.mask is None or self.mask.shown is None:  # a number in the place of scores has no gradient
             return []
         return [f"unseen = tl.max(tl.max(tl.where(highest > {least}, 0, 1), 1), 0)"]
 
+    def _shape(self, q: Rows) -> str:
+        """Text of the shape of the sums."""
         return f"[XBLOCK, {tile(q.width)}]"
 
     def _summed(self) -> str:

@@ -111,13 +111,16 @@ class ScoredAttention(Attention):
     def _scores_of_keys(self, k: Rows, v: Rows, border: bool) -> list[str]:
         """Lines that load a block of keys and values, and make `s`, the scores of the block of queries `q`."""
         inside = "(r < keys)[:, None]" if border else None
-        return [
-            "column = r[None, :]",
-            "r_wide = r.to(tl.int64)",
-            f"k = {self._load(k, 'r_wide', 'd', inside)}",
-            f"v = {self._load(v, 'r_wide', 'e', inside)}",
-            self._products("q", "k"),
-        ]
+        loads = [f"k = {self._load(k, 'r_wide', 'd', inside)}", f"v = {self._load(v, 'r_wide', 'e', inside)}"]
+        if self.described:
+            copies = [f"    {name} = {name}_rows.load([first, 0])" for name in "kv"]  # zeros behind the end
+            loads = ["if ALIGNED:", *copies, "else:", *(f"    {line}" for line in loads)]
+        return ["column = r[None, :]", "r_wide = r.to(tl.int64)", *loads, self._products("q", "k")]
+
+    def _described_keys(self, k: Rows, v: Rows) -> list[str]:
+        """The lines before all steps that make descriptors, if there are any."""
+        made = [f"    {self._described_rows(name, rows)}" for name, rows in (("k", k), ("v", v))]
+        return ["if ALIGNED:", *made] if self.described else []
 
     def _changed(self, writer: BodyWriter, masked: bool, border: bool) -> dict[int, Any]:
         """Lines that make `c`, the changed score, -inf where the mask is false, from `s`; gives the values of the body."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 
@@ -12,12 +13,24 @@ from .....autotune.cost import has_warp_groups
 from .....ir.cores import power_of_two
 from .....ir.index import Size
 
-__all__ = ["LEAST", "TABLES", "Table", "Tables", "no_more"]
+__all__ = ["LEAST", "TABLES", "Row", "Table", "Tables", "no_more"]
 
 LEAST = 16
 """Rows, columns and terms of the smallest product that tensor cores compute."""
-Row = tuple[int, int, int, int]
-Table = Mapping[int, Row]
+Table = Mapping[int, tuple[int, int, int, int] | tuple[int, int, int, int, bool]]
+"""Up to which width: the fields of a Row."""
+
+
+class Row(NamedTuple):
+    """Rows of a program's block, rows of a step's, warps, stages; whether keys and values are copied by descriptors, which takes fewer registers
+    and one thread's time."""
+
+    rows: int
+    step: int
+    num_warps: int
+    num_stages: int
+    descriptors: bool = False
+
 
 FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (128, 32, 8, 2)}
 """Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on
@@ -51,7 +64,7 @@ class Tables:
         """For operands of this dtype and width on a device."""
         halves = self.halves if has_warp_groups(device.index or 0) else self.in_registers
         table = self.wide if dtype == torch.float32 else halves
-        return table[next(w for w in table if width <= w)]
+        return Row(*table[next(w for w in table if width <= w)])
 
 
 TABLES = {

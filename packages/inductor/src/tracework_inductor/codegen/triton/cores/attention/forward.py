@@ -20,6 +20,7 @@ class Forward(LoopedAttention):
 
     tables = TABLES["forward"]
     names = ("q", "k", "v", "out", "logs", "highest")
+    by_descriptors = True
 
     def _write(self) -> None:
         self._program()
@@ -34,6 +35,7 @@ class Forward(LoopedAttention):
             f"highest = tl.full([XBLOCK], {LOWEST}, tl.float32)",
             "total = tl.zeros([XBLOCK], tl.float32)",
             f"sums = tl.zeros([XBLOCK, {width}], tl.float32)",
+            *self._described_keys(k, v),
         ]
         precision = self.precision()
 

@@ -20,6 +20,9 @@ from .text import divides, lanes_mask, length_line, loaded, tile
 
 __all__ = ["Attention", "Rows"]
 
+DESCRIBED = 16
+"""Bytes of which starts of rows are multiples where descriptors tell them."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
@@ -41,6 +44,8 @@ class Attention:
     """Of the operands and results before what the body reads and the blocks."""
     outer = 2
     """The axis of (batch, head, query, key) that a program has a block of; it walks over the other one of the last two."""
+    by_descriptors = False
+    """Whether steps are of keys and values, which descriptors may tell."""
     border = "r_in"
     """Text of which scores of a step are scores, where not all are."""
 
@@ -50,12 +55,12 @@ class Attention:
         self.body: LoopBody = facts["body"]
         self.scale: float = facts["scale"]
         self.extents: tuple[int, ...] = facts["extents"]
+        self.whole: int = facts.get("whole", 0)
         self.index: tuple[Size, ...] = facts["index"]
         operands = [*kernel.node.operands, *kernel.node.results]
         count = len(self.names) - len(kernel.node.results)
         named = [*operands[:count], *kernel.node.results]
         views = zip(self.names, named, strict=True)
-        self.whole: int = facts.get("whole", 0)
         self.views: dict[str, BufferView] = dict(views)  # type: ignore[arg-type]  # operands with names are there
         self.blocks: list[BufferView] = [v for v in kernel.node.operands[count : count + facts["blocks"]] if v is not None]
         self.pointers = {name: f"p{n}" for n, name in enumerate(kernel.layouts)}
@@ -65,6 +70,8 @@ class Attention:
         self.lines: list[str] = []
         self.config = self._config()
         self.parts = self._parts()
+        self.described = self.by_descriptors and self.row().descriptors and all(self._is_described(self.views[n]) for n in "kv")
+        """Whether descriptors tell where keys and values are, if addresses are aligned."""
 
     # sizes
 
@@ -79,7 +86,7 @@ class Attention:
         return self.lengths[self.outer - 2]
 
     def _config(self) -> Config:
-        rows, step, warps, stages = self.row()
+        rows, step, warps, stages, _ = self.row()
         own, other = (self.lengths[self.outer - 2], self.lengths[3 - self.outer])
         rows, step = no_more(rows, own), no_more(step, other)
         return Config({"XBLOCK": rows, "RBLOCK": step}, warps, stages)
@@ -118,7 +125,8 @@ class Attention:
             scratch = [f"{slots} * {tile(constant_size(self.views['v'].sizes[3]))}", slots, slots]
         entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
         arguments = [*self.symbols.values(), *(f"ws{n}" for n in range(len(scratch)))]
-        header = function_header([*self.pointers.values()], arguments, [*config.constants], workspace=False)
+        described = ["ALIGNED"] if self.described else []
+        header = function_header([*self.pointers.values()], arguments, [*config.constants, *described], workspace=False)
         split = f", keys in {self.parts} parts" if self.parts > 1 else ""
         record = launch_record(
             entries=entries,
@@ -129,6 +137,7 @@ class Attention:
             repeatable=True,
             kind=f"{self.kernel.node.core.replace('_', ' of ')}, {rows} rows at a time{split}",
             checks=any(True for _ in self.body.checks()),
+            by_alignment=self.described,
         )
         signature = tuple(POINTER[layout.dtype] for layout in self.kernel.layouts.values()) + ("i64",) * len(self.symbols)
         texts = [header + "".join(f"    {line}\n" for line in lines) for lines in functions]
@@ -201,6 +210,21 @@ class Attention:
         """Text of a load of one number for each row of queries."""
         place = self._place_of_row(name, head, at)
         return f"tl.load({place})" if within is None else f"tl.load({place}, {within}, other={other})"
+
+    def _is_described(self, view: BufferView) -> bool:
+        """Whether rows of each head lie as descriptors want them, in memory that is aligned."""
+        itemsize = self.kernel.layouts[view.buffer].dtype.itemsize
+        steps = [*view.strides[:3], view.offset]
+        return (
+            same(view.strides[3], 1)
+            and tile(constant_size(view.sizes[3])) == view.sizes[3]
+            and all(isinstance(n, int) and n * itemsize % DESCRIBED == 0 for n in steps)
+            and not same(view.strides[2], 0)
+        )
+
+    def _described_rows(self, name: str, rows: Rows) -> str:
+        """The line that makes the descriptor of the rows of a head."""
+        return f"{name}_rows = tl.make_tensor_descriptor({rows.base}, [keys, {rows.width}], [{rows.step}, 1], [RBLOCK, {rows.width}])"
 
     def _widths(self) -> None:
         width, out = constant_size(self.views["q"].sizes[3]), constant_size(self.views["v"].sizes[3])

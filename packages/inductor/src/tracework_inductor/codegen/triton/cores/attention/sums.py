@@ -68,7 +68,7 @@ class SumsOfDistances(Backward):
         return self.lengths[0] + self.lengths[1] - 1
 
     def _config(self) -> Config:
-        rows, step, warps, stages = self.row()
+        rows, step, warps, stages, _ = self.row()
         return Config({"XBLOCK": rows, "RBLOCK": step}, warps, stages)
 
     def _write(self) -> None:
