@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
+from .collector import without_collection
 
 if TYPE_CHECKING:
     from tracework_capture import UncompiledWarning
@@ -67,8 +68,9 @@ def __getattr__(name: str) -> Any:
     if name not in HOMES and name != "compiler":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     own = globals()
-    own["compiler"] = importlib.import_module(".compiler", __name__)
-    own.update({n: getattr(importlib.import_module(home, __name__), n) for n, home in HOMES.items()})
+    with without_collection():
+        own["compiler"] = importlib.import_module(".compiler", __name__)
+        own.update({n: getattr(importlib.import_module(home, __name__), n) for n, home in HOMES.items()})
     return own[name]
 
 

@@ -15,6 +15,7 @@ import tracework_capture as capture
 
 from . import activity, backends, config, dynamism, logs, torch_settings
 from .after_import import after_import
+from .collector import without_collection
 from .compiled_module import CompiledModule, check_devices_of, entry_function, with_a_frame, wrap_module
 from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
@@ -303,15 +304,16 @@ def compile(
     environment = config.current()
     if disable or environment.disable or torch_settings.now(environment.torchs, options=False).disable:
         return model
-    if isinstance(model, torch.nn.Module):
-        return _compile_module(model, arguments, observe)
-    if isinstance(model, type):
-        if shapes_spec is not None:
-            raise InvalidArgument("shapes_spec= is for one callable, not for a class. Compile an instance, or its method.")
-        return _compile_class(model, _optimizer(arguments, observe))
-    target = with_a_frame(model)
-    shapes = _shapes(arguments, model, through=target is not model)
-    return _optimizer(arguments, observe, shapes)(target)
+    with without_collection():  # capture and the backend import what they need
+        if isinstance(model, torch.nn.Module):
+            return _compile_module(model, arguments, observe)
+        if isinstance(model, type):
+            if shapes_spec is not None:
+                raise InvalidArgument("shapes_spec= is for one callable, not for a class. Compile an instance, or its method.")
+            return _compile_class(model, _optimizer(arguments, observe))
+        target = with_a_frame(model)
+        shapes = _shapes(arguments, model, through=target is not model)
+        return _optimizer(arguments, observe, shapes)(target)
 
 
 def compile_in_place(module: torch.nn.Module, **arguments: Any) -> None:

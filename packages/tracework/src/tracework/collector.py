@@ -1,0 +1,21 @@
+"""Cyclic garbage collection rests while the packages of this stack are imported.
+
+What imports make lives as long as the process. Each full collection in between walks all that torch and the program have made: a third of
+the time that the imports take.
+"""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """No automatic collection inside. What the program had set comes back after."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
