@@ -40,6 +40,18 @@ def _names_of_saved(kind: type) -> tuple[str, ...]:
     return tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
 
 
+def gradients(
+    roots: Sequence[Any], wanted: Sequence[Any], arriving: Sequence[torch.Tensor], *, retain_graph: bool
+) -> Sequence[torch.Tensor | None]:
+    """torch.autograd.grad with `allow_unused`, where each gradient that arrives has the sizes of its root, which nobody need ask: to
+    compare them torch imports sympy, for a fifth of a second."""
+    run = torch.autograd.graph._engine_run_backward
+    found: Sequence[torch.Tensor | None] = run(
+        tuple(roots), tuple(arriving), retain_graph, False, tuple(wanted), allow_unreachable=True, accumulate_grad=False
+    )
+    return found
+
+
 def running_backward_sequence() -> int | None:
     """The sequence number of the autograd node being evaluated now, or None outside a backward."""
     node = torch._C._current_autograd_node()

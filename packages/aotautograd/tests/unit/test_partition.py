@@ -1,5 +1,6 @@
 """Partitioners on random programs: both halves compute what the joint graph does, and the cut never keeps more than the default."""
 
+import random
 import sys
 
 import pytest
@@ -197,6 +198,16 @@ def test_a_cut_that_is_known_is_not_solved_again(module_graph, monkeypatch):
     assert first == saved(None) and len(kept) == 1
     monkeypatch.setattr(flow, "source_side", lambda *problem: pytest.fail("solved again"))
     assert saved(kept) == first
+
+
+@pytest.mark.parametrize("vertices", [2, 7, 40])
+def test_the_cut_next_to_the_sink_is_found_by_hand_as_by_scipy(vertices):
+    rng = random.Random(vertices)
+    for _ in range(20):
+        pairs = [(rng.randrange(vertices), rng.randrange(vertices)) for _ in range(3 * vertices)]
+        inner = [(a, b, rng.choice((0, 1, 2, 9, flow.INFINITE))) for a, b in pairs if a != b]
+        outer = [(vertices, rng.randrange(vertices), flow.INFINITE), (rng.randrange(vertices), vertices + 1, rng.randint(0, 9))]
+        assert flow._residual(vertices, inner + outer) == flow._residual_by_scipy(vertices, inner + outer)
 
 
 def test_cuts_of_other_costs_are_other_problems(module_graph):

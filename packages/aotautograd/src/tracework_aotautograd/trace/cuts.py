@@ -20,6 +20,8 @@ from .. import _torch
 
 Edge = tuple[Any, int]
 """An autograd node and the number of one of its results."""
+Gradients = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
+"""(edges, edges and leaves below them, tangents) -> what arrives there, None where nothing does."""
 
 
 def edge_of(value: Any) -> Edge:
@@ -33,10 +35,14 @@ def made_at(value: Any) -> int:
 
 
 def gradients_at(
-    wanted: Sequence[Sequence[Any]], roots: Sequence[Edge], tangents: Sequence[Any], instead: Mapping[Edge, Any], **options: Any
+    wanted: Sequence[Sequence[Any]],
+    roots: Sequence[Edge],
+    tangents: Sequence[Any],
+    instead: Mapping[Edge, Any],
+    gradients: Gradients,
 ) -> list[Any]:
     """The sums of what arrives at these edges and leaves, None where nothing does. At the edges of `instead` the engine goes on with what
-    that gives."""
+    that gives. gradients: runs the engine."""
 
     def hook_of(node: Any) -> Any:
         def hook(grads: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -54,7 +60,7 @@ def gradients_at(
     try:
         to_edge = torch.autograd.graph.GradientEdge
         flat = [place if isinstance(place, torch.Tensor) else to_edge(*place) for places in wanted for place in places]
-        arrived = iter(torch.autograd.grad([to_edge(*e) for e in roots], flat, tangents, allow_unused=True, **options))  # type: ignore[arg-type]  # tensors and edges in one list
+        arrived = iter(gradients([to_edge(*e) for e in roots], flat, tangents))
     finally:
         for handle in handles:
             handle.remove()

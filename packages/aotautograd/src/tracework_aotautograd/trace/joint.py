@@ -6,6 +6,7 @@ autograd engine over the fakes, and the graph's outputs are put in order.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -660,7 +661,7 @@ class Trace:
                     [edges[place] for place in roots],
                     [tangents[place] for place in roots],
                     instead,
-                    retain_graph=bool(cuts),
+                    functools.partial(_torch.gradients, retain_graph=bool(cuts)),
                 )
         except RuntimeError as error:  # eager raises this when its backward runs, if it ever does
             raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error

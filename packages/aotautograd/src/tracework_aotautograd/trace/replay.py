@@ -6,6 +6,7 @@ The joint graph cannot be differentiated instead: it holds values, and not which
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -149,7 +150,8 @@ class GradientsOf:
         if not wanted:  # history that leads to nowhere
             return ()
         with _torch.without_autocast():
-            gradients = gradients_at(wanted, own, tangents, stops, create_graph=True)
+            grad = functools.partial(torch.autograd.grad, allow_unused=True, create_graph=True)
+            gradients = gradients_at(wanted, own, tangents, stops, grad)
         for edge, result in zip((*taken, *own), args[count:], strict=False):
             if result is not None:
                 inside[edge] = result
