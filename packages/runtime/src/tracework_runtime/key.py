@@ -11,10 +11,10 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -48,12 +48,22 @@ def _package(name: str) -> str:
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         return "absent"
-    root = Path(next(iter(spec.submodule_search_locations)))
+    root = next(iter(spec.submodule_search_locations))
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*")):
-        if path.suffix in (".py", ".h", ".cpp", ".jsonl"):
-            digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    for path in sorted(_files(root)):
+        with open(path, "rb", buffering=0) as file:
+            digest.update(os.path.relpath(path, root).encode() + b"\0" + file.read())
     return digest.hexdigest()
+
+
+def _files(folder: str) -> Iterator[str]:
+    """Every process walks some 400 files, which takes twice as long with pathlib."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            elif entry.name.endswith((".py", ".h", ".cpp", ".jsonl")):
+                yield entry.path
 
 
 @functools.cache
