@@ -3,7 +3,7 @@
 Each node that needs no tangent is split in two, joined by an edge whose capacity is the cost of keeping the value: bytes written by the
 forward and read by the backward. What may not be computed again hangs on the source; what tangent-dependent nodes read hangs on the sink. The
 idea is that of J. Feng and D. Huang, "Optimal gradient checkpoint search for arbitrary computation graphs", and of XLA's and functorch's
-rematerialisation by min-cut; the flow is scipy's.
+rematerialisation by min-cut.
 """
 
 from __future__ import annotations
