@@ -83,3 +83,11 @@ def test_a_product_of_odd_sizes_is_timed_with_aligned_ones_in_its_order_of_axes(
     assert limit.aligned in limit.candidates(product, "cuda")
     found = limit.aligned(product)()
     assert (found.shape, found.stride()) == ((8, 8), (8, 1))
+
+
+def test_layers_that_are_one_operator_are_counted_by_their_products():
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    with torch.no_grad():
+        found = limit.products_of(lambda: layer(torch.randn(1, 4, 8)))
+    assert sum(count for product, count in found.items() if product.op.overloadpacket.__name__ == "addmm") == 4
+    assert torch.backends.mha.get_fastpath_enabled()

@@ -48,7 +48,14 @@ def nearest(*sizes):
     return lambda x: prims.upsample_nearest(x, sizes, scales), backward
 
 
+def bordered(forward, backward):
+    padding = (2, 3, 1, 1)
+    return lambda x: forward(x, padding), lambda g, x: backward(g, x, padding)
+
+
 CASES = {
+    "reflected": (bordered(prims.reflection_pad, prims.reflection_pad_backward), (2, 2, 5, 6)),
+    "replicated": (bordered(prims.replication_pad, prims.replication_pad_backward), (2, 2, 5, 6)),
     "pool, overlapping": (pool((3, 3), (2, 2), (1, 1), False, True, None), (2, 3, 9, 10)),
     "pool, padding not counted": (pool((3, 2), (2, 1), (1, 1), False, False, None), (2, 3, 8, 7)),
     "pool, ends outside": (pool((3, 3), (2, 2), (1, 0), True, True, None), (2, 2, 8, 8)),

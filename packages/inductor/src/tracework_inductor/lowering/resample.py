@@ -9,7 +9,7 @@ import torch
 
 from ..ir.index import Size, floordiv, maximum, minimum
 from ..ir.scalar_ops import ops
-from .layout import is_row_major
+from .layout import channels_last, is_row_major, strides_equal
 from .reduction import accumulator
 from .registry import Refused, lowers
 from .value import Strided, pointwise, settled
@@ -20,7 +20,11 @@ GATHERED_ON = frozenset({"cuda"})
 """Devices where all of this is done by loops."""
 FASTER_ON_CPU = frozenset({"avg_pool", "avg_pool_backward", "adaptive_avg_pool", "upsample_nearest_backward", "col2im",
                            "upsample_linear", "upsample_linear_backward"})  # fmt: skip
-"""Ops whose loops are faster than a CPU's library on row-major images (1.3 to 29 times, measured); it is made for channels-last ones."""
+"""Ops whose loops are faster than a CPU's library on row-major images (1.3 to 29 times, measured)."""
+FASTER_CHANNELS_LAST = frozenset({"avg_pool", "adaptive_avg_pool", "upsample_linear"})
+"""Those that are so on channels-last images too, for which the library is made."""
+LEAST_CHANNELS = 16
+"""That lie side by side where loops go over them."""
 
 
 class Tap(NamedTuple):
@@ -45,7 +49,7 @@ def _taps_of(
     """The sum over all combinations of taps of leaf(position, value) times the weights, for each element of the node's result.
 
     read: the index in x of what the element `index` of the result has at a position; else the same but for these dimensions."""
-    if x.device.type not in GATHERED_ON and not (low.node.target.name in FASTER_ON_CPU and in_rows(x)):
+    if x.device.type not in GATHERED_ON and not _is_faster_on_cpu(low.node.target.name, x):
         raise Refused(f"the library does as well on {x.device.type}")
     if count > MOST_TAPS:
         raise Refused(f"a sum over windows of {count} elements")
@@ -73,6 +77,17 @@ def _taps_of(
         return ops.to_dtype(along(0, [], None), x.dtype)
 
     return pointwise(spec.sizes, x.dtype, x.device, inner, [x], 6 * count, low.images.strides(spec, x.reads))
+
+
+def _is_faster_on_cpu(name: str, x: Any) -> bool:
+    return name in FASTER_ON_CPU and in_rows(x) or name in FASTER_CHANNELS_LAST and _in_channels(x)
+
+
+def _in_channels(x: Any) -> bool:
+    """Whether a value of a plain floating dtype is a buffer of images, or volumes, with several channels side by side."""
+    images = isinstance(x, Strided) and x.ndim in (4, 5) and strides_equal(x.sizes, x.strides, channels_last(x.sizes))
+    many = images and isinstance(x.sizes[1], int) and x.sizes[1] >= LEAST_CHANNELS
+    return many and x.dtype in (torch.float32, torch.float64)
 
 
 def in_rows(x: Any) -> bool:

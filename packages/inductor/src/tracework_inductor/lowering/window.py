@@ -267,7 +267,7 @@ def adaptive_avg_pool_backward(low: Any, grad: Any, x: Any) -> Any:
     return pointwise(x.sizes, x.dtype, x.device, inner, [grad], 4)
 
 
-def _folded(name: str, fold: Any) -> None:
+def _folded(name: str, fold: Callable[[Size, int], Size]) -> None:
     @lowers(name)
     def rule(low: Any, x: Any, padding: Sequence[int]) -> Any:
         lows = {x.ndim - 1 - k: padding[2 * k] for k in range(len(padding) // 2)}
@@ -277,20 +277,20 @@ def _folded(name: str, fold: Any) -> None:
         def inner(index: list[Size]) -> Any:
             at = list(index)
             for d, first in lows.items():
-                at[d] = ops.indirect(fold(ops.index_expr(index[d] - first, torch.int64), x.sizes[d]), x.sizes[d], False)
+                at[d] = fold(index[d] - first, x.sizes[d])
             return x.load(at)
 
         return pointwise(low.spec.sizes, x.dtype, x.device, inner, [x], 6)
 
 
-def _reflect(position: Any, size: int) -> Any:
-    last = ops.constant(size - 1, torch.int64)
-    return ops.sub(last, ops.abs(ops.sub(last, ops.abs(position))))
+def _reflect(position: Size, size: int) -> Size:
+    """As sums of what is 0 in the middle, where a loop over it has no conditions."""
+    behind_first = position + 2 * maximum(-position, 0)
+    return behind_first - 2 * maximum(behind_first - (size - 1), 0)
 
 
-def _clamp(position: Any, size: int) -> Any:
-    zero, last = ops.constant(0, torch.int64), ops.constant(size - 1, torch.int64)
-    return ops.minimum(ops.maximum(position, zero), last)
+def _clamp(position: Size, size: int) -> Size:
+    return minimum(maximum(position, 0), size - 1)
 
 
 _folded("reflection_pad", _reflect)

@@ -75,6 +75,28 @@ def test_sizes_decide(image, weight):
 
 
 @pytest.mark.parametrize(
+    ("changed", "becomes"),
+    [
+        ({}, True),
+        ({"stride": (2, 3)}, True),  # of one place
+        ({"strides": (24, 1, 24, 24)}, True),  # as row-major
+        ({"sides": (2, 2)}, False),
+        ({"padding": (1, 1)}, False),
+        ({"groups": 2}, False),
+        ({"dtype": torch.bfloat16}, False),
+        ({"role": "forward"}, False),
+    ],
+    ids=str,
+)
+def test_images_of_one_pixel_on_a_cpu(changed, becomes):
+    set_apart = {k: v for k, v in changed.items() if k in ("stride", "padding", "groups")}
+    image, weight = (4, 24, *changed.get("sides", (1, 1))), (8, 24 // changed.get("groups", 1), 1, 1)
+    given = specs(image, weight, (8,), device=CPU, dtype=changed.get("dtype", torch.float32), strides=changed.get("strides"))
+    graph = graph_of(forward(**{"stride": (1, 1), **set_apart}), *given).replace(role=changed.get("role", "inference"))
+    assert (patch_products(graph) is not graph) == becomes
+
+
+@pytest.mark.parametrize(
     ("program", "shapes"),
     [
         (forward(), (IMAGE, WEIGHT, (24,))),
@@ -83,7 +105,7 @@ def test_sizes_decide(image, weight):
     ],
 )
 def test_values_and_sizes_stay(program, shapes, monkeypatch):
-    monkeypatch.setattr(sys.modules[patch_products.__module__], "_cuts_patches", lambda n: n.target in CONVOLUTIONS)
+    monkeypatch.setattr(sys.modules[patch_products.__module__], "_cuts_patches", lambda n, role: n.target in CONVOLUTIONS)
     graph = graph_of(program, *specs(*shapes, dtype=torch.float64, device=CPU))
     changed = patch_products(graph)
     assert not any(n.target in CONVOLUTIONS for n in changed.calls)

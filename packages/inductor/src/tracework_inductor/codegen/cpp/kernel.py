@@ -119,7 +119,7 @@ class CppKernel:
         else:
             self._outer_loops(axes[:-1], parallel)
             if simd and (found := peeled(self.kernel)) is not None:
-                self._peeled_loop(found)
+                self._peeled_loop(found, axes[-1])
                 for _ in axes[:-1]:
                     self.w.close()
                 return
@@ -130,13 +130,14 @@ class CppKernel:
         for _ in axes:
             self.w.close()
 
-    def _peeled_loop(self, found: Peeled) -> None:
-        """The innermost loop in two: over what has no conditions, and over the steps at the ends.
+    def _peeled_loop(self, found: Peeled, last: Axis) -> None:
+        """The innermost loop in two: over what has no conditions, and over the steps at the ends. Where some mask does not hold, another loop.
 
         The first goes by groups, the last of which begins where it ends with the others: what is left of a row would run as scalars, where
         g++ makes a branch of each choice. What is read in larger steps is copied to a small array ahead of each group."""
         axis, group = found.axis, found.group
         start = symbol(f"{axis.var}s", 0, None)
+        masks = " & ".join(f"v{self.counter}_{m.position}" for m in found.masks)
         turned: list[str] = []
         for n, i in enumerate(found.strided()):
             buffer, index, _ = i.args
@@ -146,6 +147,8 @@ class CppKernel:
             turned.append(f"tw_every<{index.coefficient(axis.var)}, {group}>(&{self.names[buffer]}[{first}], t{n});")
 
         def begin() -> None:
+            if masks:
+                self.w.open(f"if ({masks})")
             self.w.open(f"for (int64_t {axis.var}b = 0; {axis.var}b < {axis.size}; {axis.var}b += {group})")
             self.w.line(f"const int64_t {start} = tw_imin({axis.var}b, {axis.size - group});")
             for line in turned:
@@ -155,10 +158,22 @@ class CppKernel:
 
         self.w.open()
         self.statements(found.body.instructions, {}, loop=(found.ahead, begin))
-        for _ in range(3):
-            self.w.close()
+        self.w.close()
+        self.w.close()
         self.tiles.clear()
-        last = self.kernel.axes[-1]
+        if found.otherwise is None:
+            self.w.close()
+            self._ends(found, last)
+            return
+        self._ends(found, last)
+        self.w.close()
+        self.w.open("else")
+        self._peeled_loop(found.otherwise, last)
+        self.w.close()
+        self.w.close()
+
+    def _ends(self, found: Peeled, last: Axis) -> None:
+        """The steps of an axis that are not among those of the loop before."""
         if not (ends := last.size - found.steps):
             return
         self.w.line("#pragma GCC unroll 1")

@@ -4,6 +4,9 @@ Tests of a position against a border, and positions moved into the input, are th
 Without them what is read lies side by side, or in equal steps, where g++ would gather it under masks. Positions that are divided by a
 small number, as where steps of a window are looked for, are written out for each rest: one iteration then makes as many elements. What does
 not change along the loop is computed ahead of it.
+
+Tests of windows over images whose channels lie side by side are the same for all of these: where all hold, as anywhere but at the borders of an
+image, the loop is one without them.
 """
 
 import dataclasses
@@ -37,13 +40,16 @@ AHEAD = frozenset({"constant", "index_expr", "to_dtype", *SCALAR_OPS})
 @dataclasses.dataclass(frozen=True)
 class Peeled:
     """An axis' steps without conditions: the first, how many iterations of `period` steps there are, and their body, over a variable that
-    counts iterations and whose first instructions, `ahead` of them, do not change along it."""
+    counts iterations and whose first instructions, `ahead` of them, do not change along it. The body is for where all of `masks` hold, which
+    are among these; `otherwise` is for elsewhere."""
 
     first: int
     iterations: int
     period: int
     body: LoopBody
     ahead: int
+    masks: tuple[Ref, ...] = ()
+    otherwise: "Peeled | None" = None
 
     @property
     def axis(self) -> Axis:
@@ -75,8 +81,10 @@ def peeled(kernel: LoopKernel) -> Peeled | None:
         return None
     body = kernel.passes[0].body
     size = kernel.axes[-1].size
-    if size < LEAST_STEPS + 2 or not undecided(body):
+    if size < LEAST_STEPS + 2:
         return None
+    if not undecided(body):
+        return _inside(kernel, size)
 
     def cut(first: int, last: int, period: int) -> Peeled:
         return _cut(kernel, first, (size - first - last) // period, period)
@@ -90,11 +98,35 @@ def peeled(kernel: LoopKernel) -> Peeled | None:
     period, least = best.period, left(best)
     first = next(n for n in range(longest + 1) if left(cut(n, longest, period)) <= least)
     last = next(n for n in range(longest + 1) if left(cut(first, n, period)) <= least)
-    iterations = cut(first, last, period).iterations
-    if _may_be_in_place(kernel):
-        group = next(n for n in GROUPS if n <= iterations)
-        iterations -= iterations % group
+    iterations = _iterations(kernel, cut(first, last, period).iterations)
     return _apart(_invariants_first(_cut(kernel, first, iterations, period)))
+
+
+def _inside(kernel: LoopKernel, size: int) -> Peeled | None:
+    """The whole loop for where all of its masks hold, if they are the same along it."""
+    *outer, last = kernel.axes
+    body = kernel.passes[0].body
+    masks = {i.args[2] for i in body.loads()} - {None}
+    if not masks or any(last in axes_behind(body, mask) for mask in masks):
+        return None
+    recorder = _Inside(kernel, tuple(kernel.axes))
+    replay(body, recorder, {})
+    # an effect that needs them, so that they are kept, and numbered as what is left is
+    recorder.instructions.append(Instruction("masks", tuple(dict.fromkeys(recorder.masks)), None))
+    *instructions, needed = recorder.finish().instructions
+    iterations = _iterations(kernel, size)
+    whole = LoopBody((*outer, Axis(last.var, iterations)), (), tuple(instructions))
+    otherwise = _invariants_first(_cut(kernel, 0, iterations, 1))
+    found = _invariants_first(Peeled(0, iterations, 1, whole, 0, needed.args, otherwise))
+    return found if all(mask.position < found.ahead for mask in found.masks) else None
+
+
+def _iterations(kernel: LoopKernel, iterations: int) -> int:
+    """How many of them go by groups."""
+    if not _may_be_in_place(kernel):
+        return iterations
+    group = next(n for n in GROUPS if n <= iterations)
+    return iterations - iterations % group
 
 
 def _may_be_in_place(kernel: LoopKernel) -> bool:
@@ -197,6 +229,22 @@ class _Deciding(Folding):
         return self.apply("where", (mask, value, self.constant(0, dtype)))
 
 
+class _Inside(_Deciding):
+    """Records loads as if their masks held, which it notes."""
+
+    def __init__(self, kernel: LoopKernel, axes: tuple[Axis, ...]) -> None:
+        super().__init__(kernel, axes)
+        self.masks: list[Ref] = []
+
+    def emit(self, op: str, args: tuple[Any, ...], dtype: torch.dtype | None) -> Ref:
+        if op == "load" and args[2] is not None and self.known(args[2]) is None:
+            self.masks.append(args[2])
+            args = (*args[:2], None)
+        if op == "where" and args[0] in self.masks:
+            return args[1]
+        return super().emit(op, args, dtype)
+
+
 DECIDED: dict[str, Callable[[Any, Any, Any, Any], bool | None]] = {
     "lt": lambda low, high, least, most: True if high < least else False if low >= most else None,
     "le": lambda low, high, least, most: True if high <= least else False if low > most else None,
@@ -226,4 +274,5 @@ def _invariants_first(p: Peeled) -> Peeled:
     instructions = tuple(
         i._replace(args=tuple(renumbered[a.position] if isinstance(a, Ref) else a for a in i.args)) for i in moved
     )
-    return dataclasses.replace(p, body=dataclasses.replace(p.body, instructions=instructions), ahead=len(fixed))
+    body, masks = dataclasses.replace(p.body, instructions=instructions), tuple(renumbered[m.position] for m in p.masks)
+    return dataclasses.replace(p, body=body, ahead=len(fixed), masks=masks)

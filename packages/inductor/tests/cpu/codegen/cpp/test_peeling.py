@@ -109,6 +109,51 @@ def test_steps_without_conditions(tmp_path):
     assert "+ x2i * 2 + 1)]" in second
 
 
+CHANNELS = (9, 16, 19, 40)
+"""Too few for loops over them, of one group, and of several, the last of which overlaps."""
+CHANNELS_LAST = {
+    **{
+        name: CASES[name][0]
+        for name in CASES
+        if name in ("max, gaps", "average", "average, padding not counted, ends outside", "bilinear, two factors")
+    },
+    "borders": lambda x: (prims.reflection_pad(x, (2, 3, 1, 1)), prims.replication_pad(x, (2, -1, 1, 1))),
+    "unequal tiles": lambda x: prims.adaptive_avg_pool(x, (3, 4)),
+}
+
+
+def side_by_side(dtype, channels, special):
+    x = torch.randn(2, channels, 7, 9).to(dtype)
+    x[0, :, 0, :2] = x[1, 3, 3, 4] = x[1, :, 6, 8] = special
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, torch.float32) for name in CHANNELS_LAST), ("average", torch.float64)], ids=str
+)
+def test_channels_that_lie_side_by_side(name, dtype, tmp_path):
+    torch.manual_seed(0)
+    inputs = [
+        side_by_side(dtype, n, special) for n, special in zip(CHANNELS, (0.5, torch.nan, torch.inf, -torch.inf), strict=True)
+    ]
+    artifact = compared(CHANNELS_LAST[name], None, inputs, tmp_path)
+    assert artifact.host_source.count("prims.") == int(name.startswith(("average", "bilinear", "unequal")))
+
+
+def test_channels_that_are_changed_in_place(tmp_path):
+    def program(x, y):
+        z = prims.neg(y)
+        return prims.mul(prims.add(CASES["average, every place"][0](x), z), z)
+
+    inputs = [side_by_side(torch.float32, 37, 0.5) for _ in range(2)]
+    graph = graph_of(program, *inputs)
+    artifact = compile_graph(graph)
+    (found,) = load(artifact, RuntimeOptions(cache_dir=str(tmp_path / "cache")))(list(inputs))
+    torch.testing.assert_close(found, graph.run(*inputs)[0])
+    source = artifact.kernels[0].source
+    assert "if (v" in source and "else {" in source and "tw_imin(x1b, 16)" in source
+
+
 def test_elements_that_are_changed_in_place(tmp_path):
     """Each is computed once: what is left of a row behind whole groups is not part of another group."""
     window = ((3, 3), (1, 1), (1, 1), False, True, None)

@@ -125,6 +125,10 @@ PROGRAMS = {
     "running_sum": (lambda x: prims.cumsum(x, 1), lambda: (of(30, 100),)),
     "argmax": (lambda x: prims.argmax(x, 1, False), lambda: (of(30, 100),)),
     "max_pool": (lambda x: prims.max_pool(x, (2, 2), (2, 2), (0, 0), (1, 1), False)[0], lambda: (of(2, 3, 8, 10),)),
+    "average_of_channels": (
+        lambda x: prims.avg_pool(x, (3, 3), (2, 2), (1, 1), False, False, None), lambda: (channels_last(2, 40, 8, 10),)
+    ),
+    "reflected": (lambda x: prims.reflection_pad(x, (2, 1, 1, 1)), lambda: (of(2, 3, 8, 20),)),
     "patches": (lambda x: prims.im2col(x, (3, 3), (1, 1), (1, 1), (1, 1)), lambda: (of(2, 3, 8, 10),)),
     "joined": (joined, lambda: (of(40, 60), of(40, 30))),
     "dynamic_rows": (pointwise, symbolic),
