@@ -25,6 +25,7 @@ from ...printer import c_index
 from ...reach import Reach, Words, reach_of
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..kernel import SIMD, CppKernel
+from ..prefix import WIDE
 from ..text_rules import MEMORY_TYPES
 
 __all__ = ["HEAD", "render"]
@@ -39,25 +40,16 @@ PANEL = 8
 """Rows that a product computes together; blocks of queries are filled up to whole panels."""
 WORDS = Words("tw_imax", "tw_imin", "tw_chosen")
 
-HEAD = r"""
+HEAD = (
+    WIDE
+    + r"""
 #ifndef TW_ATTENTION
 #define TW_ATTENTION
 TW int64_t tw_chosen(bool c, int64_t a, int64_t b) { return c ? a : b; }
 #ifdef __AVX512F__
-enum { tw_width = 16, tw_panel = 8 };
+enum { tw_panel = 8 };
 #else
-enum { tw_width = 8, tw_panel = 4 };
-#endif
-typedef float tw_vector __attribute__((vector_size(tw_width * 4)));
-typedef float tw_loose __attribute__((vector_size(tw_width * 4), aligned(4)));
-#if defined(__clang__)
-#define TW_MADD(a, b, c) __builtin_elementwise_fma(a, b, c)
-#elif defined(__AVX512F__)
-#define TW_MADD(a, b, c) __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4)
-#elif defined(__FMA__)
-#define TW_MADD(a, b, c) __builtin_ia32_vfmaddps256(a, b, c)
-#else
-#define TW_MADD(a, b, c) ((a) * (b) + (c))
+enum { tw_panel = 4 };
 #endif
 // A panel of rows of C, two vectors wide: C = A @ B, or that added to C. B lies in a sliver.
 TW void tw_panel_product(int64_t depth, const float* a, int64_t la, const float* b, float* c, int64_t lc, bool add) {
@@ -112,6 +104,7 @@ TW float tw_exp_down(float x) {
   return x < -87.3f ? 0.f : y; }
 #endif
 """.replace("SLIVER", str(SLIVER))
+)
 LOWEST = "-__builtin_inff()"
 
 
