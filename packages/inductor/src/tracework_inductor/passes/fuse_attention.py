@@ -13,7 +13,7 @@ from tracework_primops.written_attention import FEW_QUERIES, mask_of, number_eve
 
 from .. import _torch
 from ..ir.cores import most_rows
-from ..ir.index import same
+from ..ir.index import constant_product, same
 from ..lowering.attention import DEVICES
 from .rewrites import built_before, in_four_axes, put_in_place, rewritten, value_of
 
@@ -37,6 +37,8 @@ KERNELS = frozenset(
 """Overloads whose first result is attention of (batch, heads, length, width), without dropout."""
 MOST_WIDTH = 256
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
+LEAST_ON_CPU = 1 << 13
+"""Elements of the keys of all query heads. With fewer the library's call takes microseconds, and a kernel some tenths of a second to compile."""
 
 FARTHEST = 2.0**100
 """A key has no weight whose mask is that far below the highest, as scores are not that far apart. It is not read: NaN that it holds does not
@@ -99,6 +101,8 @@ def _fits(
     if key_heads != value_heads or heads % key_heads or same(q.sizes[0], 0) or same(keys, 0):
         return False
     width = max(widths)
+    if q.device.type == "cpu" and constant_product([q.sizes[0], heads, keys, width]) < LEAST_ON_CPU:
+        return False
     return bool(
         queries <= FEW_QUERIES and width <= MOST_WIDTH and heads // key_heads * queries <= most_rows(width, q.device.type)
     )

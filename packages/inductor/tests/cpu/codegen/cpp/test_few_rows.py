@@ -12,7 +12,14 @@ import torch
 import tracework_runtime as runtime
 from product_programs import BF16, F16, F32, PROGRAMS, check, linear, matrix, turned, wide
 from tracework_inductor import compile_graph
+from tracework_inductor.lowering import vector_products
 from tracework_primops import prims
+
+
+@pytest.fixture(autouse=True)
+def small_ones_too(monkeypatch):
+    monkeypatch.setattr(vector_products, "LEAST_ON_CPU", 0)
+
 
 CALLS = re.compile(r"(tw_in_rows|tw_in_columns)<(\d+), .*>\(&")
 
@@ -88,15 +95,31 @@ def test_long_sums():
         assert ((found - wanted).abs() / wanted).max() < 1e-6
 
 
-def test_not_finite_and_empty_terms():
+@pytest.mark.parametrize("dtype", (F32, BF16), ids=str)
+def test_threads_do_not_change_the_bits(dtype):
+    x, w, v = matrix(2, 200, dtype=dtype), matrix(1250, 200, dtype=dtype), matrix(200, 1250, dtype=dtype)
+    artifact = compile_graph(prim_programs.build(lambda x, w, v: (linear(x, w), prims.mm(x, v)), [x, w, v]))
+    threads, results = torch.get_num_threads(), []
+    try:
+        for n in (1, 2, 3):
+            torch.set_num_threads(n)
+            results.append(runtime.load(artifact)([x, w, v]))
+    finally:
+        torch.set_num_threads(threads)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_terms_that_are_not_finite():
     x, w = torch.ones(3, 40), torch.ones(30, 40)
     w[0, 5], w[1, 39], w[2, 0], w[2, 1] = float("nan"), float("inf"), float("inf"), -float("inf")
     (found,), _ = compiled(linear, [x, w])
     assert torch.equal(found.isnan(), (x @ w.T).isnan()) and bool((found[:, 1] == float("inf")).all())
 
 
-@pytest.mark.parametrize("dtype", (F32, BF16), ids=str)
-def test_more_rows_are_the_librarys(dtype):
-    x, w = matrix(9, 64, dtype=dtype), matrix(80, 64, dtype=dtype)
+@pytest.mark.parametrize(("rows", "columns", "least"), [(9, 80, 0), (2, 80, 64 * 80 + 1)], ids=["more rows", "small"])
+def test_what_is_the_librarys(rows, columns, least, monkeypatch):
+    monkeypatch.setattr(vector_products, "LEAST_ON_CPU", least)
+    x, w = matrix(rows, 64), matrix(columns, 64)
     artifact = compile_graph(prim_programs.build(lambda x, w: prims.mm(x, turned(w)), [x, w]))
     assert "torch.mm" in artifact.host_source

@@ -1,5 +1,6 @@
 """Attention of a few queries over many keys on a CPU: values against float64, and what is left to the library."""
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from few_queries import F32, PROBLEMS, ROUNDING, WRITTEN, attention, exact, keys
 from prim_programs import build, copied, overload
 from tracework_inductor import compile_graph
 from tracework_primops import TensorSpec
+
+
+@pytest.fixture(autouse=True)
+def small_ones_too(monkeypatch):
+    module = importlib.import_module("tracework_inductor.passes.fuse_attention")  # its function has the same name
+    monkeypatch.setattr(module, "LEAST_ON_CPU", 0)
 
 
 def run(program, inputs):
