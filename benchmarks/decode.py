@@ -44,6 +44,12 @@ CAUSAL: Mapping[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
              vocab_size=128256, head_dim=128, max_position_embeddings=131072, rope_theta=500000.0),
         dict(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=1024, head_dim=64),
     ),
+    "llama-125m": (
+        "Llama",
+        dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=16, num_attention_heads=12, num_key_value_heads=4,
+             vocab_size=32000, head_dim=64, max_position_embeddings=8192),
+        dict(hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=1024, head_dim=32),
+    ),
     "qwen-0.5b": (
         "Qwen2",
         dict(hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
@@ -71,7 +77,7 @@ WHISPER_SMALL = dict(
     d_model=128, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=256,
     decoder_ffn_dim=256, max_target_positions=8192, vocab_size=1024, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
 )  # fmt: skip
-MODELS = (*CAUSAL, "llama-1b-int8", "t5-base", "whisper-small")
+MODELS = (*CAUSAL, "llama-1b-int8", "llama-125m-int8", "t5-base", "whisper-small")
 
 
 class Int8Linear(nn.Module):
@@ -188,11 +194,13 @@ def rewind(cache: Any, length: int) -> None:
 
 
 def bandwidth(device: str) -> float:
-    """Bytes a second of a copy of 1 GiB, both ways counted; of 64 MiB on a CPU."""
-    source = torch.empty(1 << (30 if device == "cuda" else 26), dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-    times = [timed(lambda: target.copy_(source), device) for _ in range(6)]
-    return 2 * source.numel() / min(times)
+    """Bytes a second: on a GPU of a copy of 1 GiB, both ways counted; on a CPU of reading 256 MiB, which is what a token's weights take."""
+    if device == "cuda":
+        source = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+        target = torch.empty_like(source)
+        return 2 * source.numel() / min(timed(lambda: target.copy_(source), device) for _ in range(6))
+    source = torch.ones(1 << 26, dtype=torch.float32)
+    return source.nbytes / min(timed(source.sum, device) for _ in range(6))
 
 
 @torch.no_grad()

@@ -1,16 +1,18 @@
 """Products of a few rows, as the steps of decoders make them, against a copy of the same bytes and against torch, in one run.
 
-    python tools/run_in_tree.py python benchmarks/micro/gemv.py [--only WORDS] [--rows 1,4]
+    python tools/run_in_tree.py python benchmarks/micro/gemv.py [--device cpu] [--only WORDS] [--rows 1,4]
 
 Each case is called with one set of weights after the other, of more bytes together than the L2 cache keeps, in one replayed CUDA graph:
 times are of the device and hold the gaps between kernels. What is compared takes turns. "copy" is torch's copy of half the bytes, which
-reads and writes as much; "of copy" is its time over ours. "error" is that of our result, in units of float64's norm, beside torch's.
+reads and writes as much; "of copy" is its time over ours. On a CPU the calls follow each other without a graph, and "copy" is torch's sum of
+the bytes, which reads them. "error" is that of our result, in units of float64's norm, beside torch's.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -145,17 +147,17 @@ def _eight_bits(width: int, *rows: int) -> list[tuple[tuple[int, ...], torch.dty
     return [*(((n, width), I8) for n in rows), *(((n,), BF16) for n in rows)]
 
 
-def weights_of(case: Case) -> list[list[torch.Tensor]]:
+def weights_of(case: Case, device: str) -> list[list[torch.Tensor]]:
     """So many sets that a set is no longer in the L2 cache when its turn comes."""
     torch.manual_seed(0)
     sets = max(4, min(64, -(-SETS_BYTES // case.bytes)))
-    return [[_random(sizes, dtype) for sizes, dtype in case.weights] for _ in range(sets)]
+    return [[_random(sizes, dtype, device) for sizes, dtype in case.weights] for _ in range(sets)]
 
 
-def _random(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def _random(sizes: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
     if not dtype.is_floating_point:
-        return torch.randint(*((-127, 128) if dtype == I8 else (0, 256)), sizes, dtype=dtype, device="cuda")
-    return torch.randn(sizes, dtype=dtype, device="cuda") / 8
+        return torch.randint(*((-127, 128) if dtype == I8 else (0, 256)), sizes, dtype=dtype, device=device)
+    return torch.randn(sizes, dtype=dtype, device=device) / 8
 
 
 def recorded(calls: Sequence[Callable[[], Any]]) -> torch.cuda.CUDAGraph:
@@ -186,32 +188,56 @@ def in_turns(graphs: dict[str, torch.cuda.CUDAGraph], repeat: int = 7) -> dict[s
     return {name: statistics.median(found[1:]) for name, found in times.items()}
 
 
+def in_turns_on_cpu(calls: dict[str, list[Callable[[], Any]]], repeat: int = 7) -> dict[str, float]:
+    """Name -> median milliseconds of all calls of that name."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeat + 1):
+        for name, of_name in calls.items():
+            start = time.perf_counter()
+            for call in of_name:
+                call()
+            times[name].append((time.perf_counter() - start) * 1e3)
+    return {name: statistics.median(found[1:]) for name, found in times.items()}
+
+
 def error(found: Any, wanted: Any) -> float:
     """The largest error of a result, over its norm."""
     pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
     return max(float((a.double() - b).norm() / b.norm()) for a, b in pairs)
 
 
-def measure(case: Case, rows: int) -> str:
+def measure(case: Case, rows: int, device: str) -> str:
     """One line."""
-    sets = weights_of(case)
-    x = _random((rows, case.inner), case.dtype)
+    sets = weights_of(case, device)
+    x = _random((rows, case.inner), case.dtype, device)
     ours = tracework.compile(case.fn, fullgraph=True, dynamic=False)
-    half = case.bytes // 2
-    memory, to = (torch.empty(half * len(sets), dtype=torch.uint8, device="cuda") for _ in range(2))
-    parts = [(to[n * half : (n + 1) * half], memory[n * half : (n + 1) * half]) for n in range(len(sets))]
     with torch.no_grad():
         wanted = case.fn(x.double(), *(w.double() if w.is_floating_point() else w for w in sets[0]))
         errors = [error(fn(x, *sets[0]), wanted) for fn in (ours, case.fn)]
-        graphs = {
-            "copy": recorded([lambda a=a, b=b: a.copy_(b) for a, b in parts]),  # type: ignore[misc]
-            "torch": recorded([lambda w=w: case.fn(x, *w) for w in sets]),  # type: ignore[misc]
-            "ours": recorded([lambda w=w: ours(x, *w) for w in sets]),  # type: ignore[misc]
+        calls = {
+            "copy": _moves(case.bytes, len(sets), device),
+            "torch": [lambda w=w: case.fn(x, *w) for w in sets],  # type: ignore[misc]
+            "ours": [lambda w=w: ours(x, *w) for w in sets],  # type: ignore[misc]
         }
-        us = {name: ms * 1e3 / len(sets) for name, ms in in_turns(graphs).items()}
+        if device == "cpu":
+            found = in_turns_on_cpu(calls)
+        else:
+            found = in_turns({name: recorded(of_name) for name, of_name in calls.items()})
+        us = {name: ms * 1e3 / len(sets) for name, ms in found.items()}
     figures = "".join(f"{us[name]:8.2f}" for name in ("copy", "torch", "ours"))
     speed = case.bytes / us["ours"] / 1e3
     return f"{case.name:34s}{rows:3d}{figures}{us['copy'] / us['ours']:9.2f}{speed:7.0f}   {errors[0]:.1e} {errors[1]:.1e}"
+
+
+def _moves(size: int, sets: int, device: str) -> list[Callable[[], Any]]:
+    """Calls that move so many bytes each, as quickly as torch can."""
+    if device == "cpu":
+        memory = torch.ones(size // 4 * sets)
+        return [memory[n * (size // 4) : (n + 1) * (size // 4)].sum for n in range(sets)]
+    half = size // 2
+    memory, to = (torch.empty(half * sets, dtype=torch.uint8, device=device) for _ in range(2))
+    parts = [(to[n * half : (n + 1) * half], memory[n * half : (n + 1) * half]) for n in range(sets)]
+    return [lambda a=a, b=b: a.copy_(b) for a, b in parts]  # type: ignore[misc]
 
 
 def main() -> None:
@@ -219,15 +245,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose names hold one of these words, separated by commas")
     parser.add_argument("--rows", default="1", help="numbers of rows, separated by commas")
+    parser.add_argument("--device", default="cuda", help="cuda or cpu")
     chosen = parser.parse_args()
     words = chosen.only.split(",")
-    print(torch.cuda.get_device_name())
+    if chosen.device == "cuda":
+        print(torch.cuda.get_device_name())
     print(f"{'case':34s}{'M':>3s}{'copy us':>8s}{'torch':>8s}{'ours':>8s}{'of copy':>9s}{'GB/s':>7s}   error: ours, torch's")
     for case in cases():
         if any(word in case.name for word in words):
             for rows in chosen.rows.split(","):
-                print(measure(case, int(rows)), flush=True)
-                torch.cuda.empty_cache()
+                print(measure(case, int(rows), chosen.device), flush=True)
+                if chosen.device == "cuda":
+                    torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

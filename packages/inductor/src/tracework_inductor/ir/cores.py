@@ -34,7 +34,9 @@ LEAST_ROTATED = 1 << 22
 LEAST_DOT = 16
 """Rows, columns and terms of the smallest product that tensor cores compute."""
 MOST_ACCUMULATORS = 16384
-"""Of one program of attention with few queries."""
+"""Of one program of attention with few queries on a GPU."""
+MOST_ROWS_ON_CPU = 16
+"""Of such a kernel for a CPU, whose products are those of a few rows."""
 
 
 def power_of_two(n: int) -> int:
@@ -42,6 +44,6 @@ def power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def most_rows(width: int) -> int:
+def most_rows(width: int, device: str) -> int:
     """How many rows (query heads of one key head, times queries) such a program can hold, for keys and values of this width."""
-    return MOST_ACCUMULATORS // max(LEAST_DOT, power_of_two(width))
+    return MOST_ACCUMULATORS // max(LEAST_DOT, power_of_two(width)) if device == "cuda" else MOST_ROWS_ON_CPU

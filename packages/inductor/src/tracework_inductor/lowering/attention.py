@@ -42,7 +42,7 @@ def attention_decode(
     """Keys, values and mask where they lie, one head for all that repeat it; what is not in memory is computed into it."""
     q = _in_memory(low, q)
     rows = q.sizes[1] // k.sizes[1] * q.sizes[2]
-    most = most_rows(max(k.sizes[3], v.sizes[3])) // rows
+    most = most_rows(max(k.sizes[3], v.sizes[3]), q.device.type) // rows
     k, v = (_in_memory(low, x) for x in each_head_once(low, k, v, most))
     batch, heads, queries, _ = q.sizes
     groups = k.sizes[1]

@@ -11,18 +11,25 @@ from typing import Any
 import torch
 
 from ..ir.buffer import BufferLayout
-from ..ir.index import Size, constant_product
+from ..ir.index import Size, constant_product, contiguous_strides
 from ..ir.scalar_ops import ops
 from .pointwise import elementwise
 from .row_padding import PRODUCTS, prim_name
 from .value import Lazy, TensorValue, pointwise, settled
 
-MOST_ROWS: Mapping[torch.dtype, int] = {torch.bfloat16: 8, torch.float16: 8, torch.float32: 8}
-"""dtype -> rows of the small matrix up to which a loop is no slower than the library.
+MOST_ROWS: Mapping[str, Mapping[torch.dtype, int]] = {
+    "cuda": {torch.bfloat16: 8, torch.float16: 8, torch.float32: 8},
+    "cpu": {torch.bfloat16: 8, torch.float16: 8, torch.float32: 8},
+}
+"""Type of device -> dtype -> rows of the small matrix up to which a loop is no slower than the library.
 
 On an H200, eight rows, microseconds of ours and the library's: bfloat16 2048x8192 12.1 and 14.3, 8192x2048 11.5 and 11.7, 768x3072 5.6 and
-8.0; float32 4096x4096 32.2 and 48.4.
+8.0; float32 4096x4096 32.2 and 48.4. On two cores of an EPYC 9004 that read 44 GB/s, GB/s of a matrix of 4096x4096, one, four and eight rows, and
+of the library: rows of float32 37, 28, 22 (17, 8, 8), of bfloat16 42, 35, 25 (15, 18, 14), eight bits times a scale 32, 22, 19 (1, and 23, 15, 7
+by its kernel for them); columns of float32 32 and 23 with one and eight rows (22, 7), of bfloat16 28 and 14 (12, 10).
 """
+LEAST_ON_CPU = 1 << 14
+"""Elements of the large matrix. With fewer the library's call takes microseconds, and a kernel of ours some tenths of a second to compile."""
 OPERANDS: Mapping[str, tuple[int, int]] = {**PRODUCTS, "mv": (0, 1)}
 """prim -> positions of its two matrices, or of a matrix and a vector."""
 CAST = 2
@@ -38,13 +45,15 @@ def vector_products(graph: Any, role: str) -> frozenset[Any]:
 
 def _is_one(node: Any) -> bool:
     name, spec = prim_name(node), node.meta.get("spec")
-    if name not in OPERANDS or spec.device.type != "cuda" or spec.dtype not in MOST_ROWS:
+    if name not in OPERANDS or (most := MOST_ROWS.get(spec.device.type, {}).get(spec.dtype, 0)) == 0:
         return False
     a, b = (node.args[n].meta["spec"].sizes for n in OPERANDS[name])
     columns = 1 if name == "mv" else b[-1]
     if not all(isinstance(s, int) and s > 0 for s in (*a, columns)) or a[-1] == 1:
         return False
-    return min(a[-2], columns) <= MOST_ROWS[spec.dtype] < max(a[-2], columns)
+    if spec.device.type == "cpu" and max(a[-2], columns) * constant_product([*a[:-2], a[-1]]) < LEAST_ON_CPU:
+        return False
+    return min(a[-2], columns) <= most < max(a[-2], columns)
 
 
 def vector_product(low: Any, a: Any, b: Any, addend: Any = None, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -52,9 +61,9 @@ def vector_product(low: Any, a: Any, b: Any, addend: Any = None, beta: Any = 1, 
     (*batches, rows, inner), columns, dtype = a.sizes, b.sizes[-1], low.spec.dtype
     large = int(rows <= columns)
     matrix, scales = unscaled(low, low.node.args[OPERANDS[prim_name(low.node)][large]], settled((a, b)[large]), large)
-    factors = (_factor(low, settled(a), True), _factor(low, matrix, False))
+    factors = (_small(low, settled(a), -1), _large(low, matrix))
     if not large:
-        factors = (_factor(low, matrix, False), _factor(low, settled(b), True))
+        factors = (_large(low, matrix), _small(low, settled(b), -2))
 
     def terms(index: list[Size], inside: list[Size]) -> Any:
         values = factors[0].load([*index[:-1], *inside]), factors[1].load([*index[:-2], *inside, index[-1]])
@@ -153,16 +162,28 @@ def scaled(values: tuple[Any, ...], beta: Any, alpha: Any) -> Any:
     return total
 
 
-def _factor(low: Any, value: TensorValue, small: bool) -> TensorValue:
-    """A matrix as the loop reads it: the large one as it is stored, unless reading what it is computed from takes longer."""
+def _large(low: Any, value: TensorValue) -> TensorValue:
+    """The large matrix as it is stored, unless reading what it is computed from takes longer."""
     if not isinstance(value, Lazy):
         return value
-    if small:
-        return value if value.cost <= CAST else low.realize(value)
     layouts = [low.buffers[name].layout for name in value.reads]
     moved = sum(constant_product(layout.sizes) * layout.dtype.itemsize for layout in layouts)
     as_stored = value.cost <= MOST_COST and moved <= constant_product(value.sizes) * value.dtype.itemsize
     return value if as_stored else low.realize(value)
+
+
+def _small(low: Any, value: TensorValue, inner: int) -> TensorValue:
+    """The small matrix; a CPU's kernel reads vectors along its inner dimension, for some columns of the result at a time."""
+    if value.device.type != "cpu":
+        return low.realize(value) if isinstance(value, Lazy) and value.cost > CAST else value
+    at = low.place(value)
+    if at is not None and at.strides[inner] == 1:
+        return at
+    order = contiguous_strides(value.sizes)
+    if inner == -2:
+        *outer, depth, columns = value.sizes
+        order = (*contiguous_strides((*outer, columns, depth))[:-2], 1, depth)
+    return low.realize_with(value, order)
 
 
 __all__ = ["multiplied", "scaled", "unscaled", "vector_product", "vector_products"]

@@ -1,4 +1,4 @@
-"""Attention of a few queries on a GPU is a kernel of our own, which reads keys and values once, where they lie.
+"""Attention of a few queries is a kernel of our own, which reads keys and values once, where they lie.
 
 The library's kernels want as many key heads as query heads (a program with fewer copies its keys and values at each call), read keys that the
 mask hides, or leave most of a GPU idle where one query walks over many keys. Attention that a program wrote out by products is the same kernel.
@@ -13,7 +13,8 @@ from tracework_primops.written_attention import FEW_QUERIES, mask_of, number_eve
 
 from .. import _torch
 from ..ir.cores import most_rows
-from ..ir.index import same
+from ..ir.index import constant_product, same
+from ..lowering.attention import DEVICES
 from .rewrites import built_before, in_four_axes, put_in_place, rewritten, value_of
 
 ATTENTION_DECODE = Op(
@@ -32,11 +33,12 @@ ATTENTION_DECODE = Op(
 
 KERNELS = frozenset(
     getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention").default for name in ("flash", "efficient", "cudnn")
-)
+) | {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default}
 """Overloads whose first result is attention of (batch, heads, length, width), without dropout."""
 MOST_WIDTH = 256
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
-
+LEAST_ON_CPU = 1 << 13
+"""Elements of the keys of all query heads. With fewer the library's call takes microseconds, and a kernel some tenths of a second to compile."""
 
 FARTHEST = 2.0**100
 """A key has no weight whose mask is that far below the highest, as scores are not that far apart. It is not read: NaN that it holds does not
@@ -64,11 +66,14 @@ def _calls_library(node: Any) -> bool:
         return False
     if {p.args[1] for p in node.users if p.users} != {0}:
         return False  # a backward reads how the rows were normalised
+    mask = given.get("attn_mask")
+    if mask is not None and mask.meta["spec"].dtype is torch.bool:
+        return False
     return _fits(q, k.dtype, v.dtype, q.sizes[1], k.sizes[1], v.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3])
 
 
 def _is_written_out(node: Any) -> bool:
-    if node.target is not prims.bmm or node.meta["spec"].device.type != "cuda" or (found := written_attention(node)) is None:
+    if node.target is not prims.bmm or node.meta["spec"].device.type not in DEVICES or (found := written_attention(node)) is None:
         return False
     if not found.has_one_mask:
         return False
@@ -89,14 +94,18 @@ def _fits(
     *widths: Any,
 ) -> bool:
     """Whether a program of the kernel can hold the rows of one key head."""
-    if q.device.type != "cuda" or not q.dtype == key_dtype == value_dtype or q.dtype not in DTYPES:
+    if q.device.type not in DEVICES or not q.dtype == key_dtype == value_dtype or q.dtype not in DTYPES:
         return False
     if not all(isinstance(s, int) and s > 0 for s in (heads, key_heads, value_heads, queries, *widths)):
         return False
     if key_heads != value_heads or heads % key_heads or same(q.sizes[0], 0) or same(keys, 0):
         return False
     width = max(widths)
-    return bool(queries <= FEW_QUERIES and width <= MOST_WIDTH and heads // key_heads * queries <= most_rows(width))
+    if q.device.type == "cpu" and constant_product([q.sizes[0], heads, keys, width]) < LEAST_ON_CPU:
+        return False
+    return bool(
+        queries <= FEW_QUERIES and width <= MOST_WIDTH and heads // key_heads * queries <= most_rows(width, q.device.type)
+    )
 
 
 def _rewrite(node: Any) -> None:
@@ -104,7 +113,7 @@ def _rewrite(node: Any) -> None:
         _rewrite_written_out(node)
         return
     given = _torch.arguments(node)
-    query, mask, scale = given["query"], given.get("attn_bias"), given["scale"]
+    query, mask, scale = given["query"], given.get("attn_bias", given.get("attn_mask")), given["scale"]
     scale = query.meta["spec"].sizes[-1] ** -0.5 if scale is None else float(scale)
     facts = bool(given["is_causal"]), scale, False, True, None
     with built_before(node):

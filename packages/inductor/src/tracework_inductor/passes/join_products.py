@@ -1,4 +1,4 @@
-"""Products of the same few rows with several matrices become one product: query, key and value, whose matrices have different sizes.
+"""Products of the same few rows with several matrices become one product on a GPU: query, key and value, whose matrices have different sizes.
 
 One kernel reads all matrices, each where it lies: it is launched once, and what it computes of the rows first (a norm) is computed there.
 Two of the same size are left: they become one kernel in any case, with what is computed from both (gate and up).
@@ -49,7 +49,7 @@ def _matrix(node: Any) -> Any:
 
 def _is_plain(node: Any) -> bool:
     """Whether it adds no more than a row, and has few rows itself, not few columns."""
-    if node.target not in (prims.mm, prims.addmm):
+    if node.target not in (prims.mm, prims.addmm) or node.meta["spec"].device.type == "cpu":
         return False
     if any(v != 1 for v in (*node.args[3:], *node.kwargs.values())):
         return False

@@ -18,6 +18,7 @@ from tracework_primops.written_attention import (
     written_attention,
 )
 from tracework_primops.written_bodies import StepBodies
+from tracework_runtime.device import cpu
 
 from ..lowering.attention import DEVICES, MOST_WIDTH
 from .rewrites import built_before, in_four_axes, put_in_place, rewritten
@@ -25,7 +26,8 @@ from .rewrites import built_before, in_four_axes, put_in_place, rewritten
 LEAST_SCORES = 64 * 64
 """Of a head on a CPU, from which on the kernel was measured to be the quicker one (EPYC 9004, one thread): 12 heads of 64 queries, 64 keys and 64
 elements take 0.19 ms, by products 0.22; 96 heads of 128 by 128 6.0 and 7.9; 12 of 512 by 512 10.0 and 13.4, with a mask 11.2 and 13.6; 8 of 2048
-by 2048 100 and 134. Of halves the library's products take instructions of their own: 9.5 and 7.2 for 512 by 512."""
+by 2048 100 and 134. Of bfloat16, two threads with instructions for it: 12 of 512 by 512 5.1 and 7.8, of 1024 by 1024 22 and 74; without them, and
+of float16, the library's products are the quicker ones."""
 
 
 def long_attention(graph: PrimGraph) -> PrimGraph:
@@ -40,10 +42,12 @@ def _pays(node: Any) -> bool:
 
 
 def pays_on_cpu(found: WrittenAttention) -> bool:
-    """The same for a CPU, whose kernel keeps all that it makes of a block in a cache: of floats with 32 bits."""
+    """The same for a CPU, whose kernel keeps all that it makes of a block in a cache: of floats with 32 bits, and of bfloat16 where the processor
+    multiplies it."""
     q, k, v = (n.meta["spec"] for n in (found.query, found.key, found.value))
     numbers = [n for n in (*found.sizes, q.sizes[2], v.sizes[2]) if isinstance(n, int) and n > 0]
-    if not q.dtype == k.dtype == v.dtype == torch.float32 or len(numbers) != 6:
+    known = (torch.float32, torch.bfloat16) if cpu.multiplies_bfloat16() else (torch.float32,)
+    if not q.dtype == k.dtype == v.dtype or q.dtype not in known or len(numbers) != 6:
         return False
     _, _, queries, keys, *widths = numbers
     return queries > FEW_QUERIES and max(widths) <= MOST_WIDTH and queries * keys >= LEAST_SCORES

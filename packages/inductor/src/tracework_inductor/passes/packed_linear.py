@@ -19,6 +19,7 @@ from tracework_runtime.page_watch import can_watch
 from .. import _torch
 from ..lowering.cpu_products import has_own_products
 from ..lowering.layout import is_row_major, is_static
+from ..lowering.vector_products import vector_products
 from .rewrites import rewritten
 from .static_values import MAX_TEXT, Derivation, erase_with_operands, static_inputs
 
@@ -52,8 +53,12 @@ def pack_linears(graph: PrimGraph) -> PrimGraph:
     """The graph with packed linear layers; the same object where there are none."""
     if graph.role != "inference" or has_own_products():
         return graph
-    static = static_inputs(graph)
-    return rewritten(graph, lambda node: _pays(node) and _made(node, static) is not None, lambda node: _rewrite(node, static))
+    static, loops = static_inputs(graph), vector_products(graph.graph, graph.role)
+    return rewritten(
+        graph,
+        lambda node: node not in loops and _pays(node) and _made(node, static) is not None,
+        lambda node: _rewrite(node, static),
+    )
 
 
 def _pays(node: Any) -> bool:

@@ -193,6 +193,8 @@ def _repeats(p: Proposal) -> str | None:
     """What is computed again for each block of a product's columns is little, and nobody else reads it."""
     if not p.candidate.repeats:
         return None
+    if p.node.device.type == "cpu":
+        return "a CPU's threads would compute it again for each block of columns"
     if not _in_rows(p.node, p.buffers):
         return "a block of a matrix whose rows are not in one piece is too small for what it would compute again"
     own = axis_sizes(p.node)

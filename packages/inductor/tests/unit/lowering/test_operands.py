@@ -159,13 +159,13 @@ def test_the_backward_of_attention_reads_them_there_too():
     ],
 )
 def test_attention_reads_the_parts_of_a_product_where_they_lie(options, windows):
-    graph = self_attention(**{"length": 5, "batch": 2, "heads": 4, "depth": 16, **options})
+    graph = self_attention(**{"length": 17, "batch": 2, "heads": 4, "depth": 16, **options})
     source = compile_graph(graph, InductorOptions()).host_source
     function = re.search(r"(\w+) = torch.ops.aten._scaled_dot_product", source)[1]
-    call = next(line for line in source.splitlines() if "as_strided((2, 4, 5" in line or f" = {function}(" in line)
+    call = next(line for line in source.splitlines() if "as_strided((2, 4, 17" in line or f" = {function}(" in line)
     step = 3 * 4 * options.get("depth", 16)
     assert call.count(f"({step}, ") == windows
-    inputs = [torch.randn(10, 8), torch.randn(8, step)]
+    inputs = [torch.randn(34, 8), torch.randn(8, step)]
     check(None, *inputs, graph=graph)
 
 
@@ -178,16 +178,16 @@ def test_attention_reads_an_input_where_its_rows_start_aligned(offset, copies):
         for part in parts:
             part.node.meta["spec"] = TensorSpec(torch.float32, CPU, part.sizes, (64, 16, 128, 1))
         out, sums = (
-            TensorSpec(torch.float32, CPU, (2, 4, 5, 16), (64, 16, 128, 1)),
-            TensorSpec(torch.float32, CPU, (2, 4, 5), (20, 1, 4)),
+            TensorSpec(torch.float32, CPU, (2, 4, 17, 16), (64, 16, 128, 1)),
+            TensorSpec(torch.float32, CPU, (2, 4, 17), (68, 1, 4)),
         )
         return overload(FLASH_ON_CPU, tuple(parts), out, sums)
 
-    sizes = (5, 2, 3, 4, 16)
-    x = torch.randn(offset + 1920)[offset:].view(sizes)
+    sizes = (17, 2, 3, 4, 16)
+    x = torch.randn(offset + 6528)[offset:].view(sizes)
     graph = build(program, [x], [TensorSpec(torch.float32, CPU, sizes, offset=offset)])
     source = check(None, x, graph=graph).host_source
-    assert source.count("empty_cpu((2, 4, 5, 16") == copies
+    assert source.count("empty_cpu((2, 4, 17, 16") == copies
 
 
 SEVERAL = {

@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CpuDevice", "identity", "vector_bytes", "vendor"]
+__all__ = ["CpuDevice", "identity", "multiplies_bfloat16", "vector_bytes", "vendor"]
 
 
 @functools.cache
@@ -44,6 +44,11 @@ def vendor() -> str:
 def vector_bytes() -> int:
     """Width of the widest vector registers."""
     return 64 if "avx512f" in _features() else 32 if "avx2" in _features() else 16
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether there are instructions that add up products of bfloat16 in float32."""
+    return "avx512_bf16" in _features()
 
 
 @functools.cache

@@ -5,6 +5,7 @@ Shapes of nests, chosen by `shape`:
 - rows: for each point the inner passes are vector loops over the reduction axes.
 - columns: the reduced axis is strided but the last outer axis is contiguous, so a block of points is the vector loop and
   every value of a point becomes an array over the block.
+- few rows: products of a few rows with a large matrix, see few_rows.py.
 
 Sums of floats are taken in blocks, see blocks.py, in long rows also in lanes, see rows.py; running sums in groups of steps, see scans.py.
 """
@@ -23,6 +24,7 @@ from ...schedule.plan import LoopKernel, Pass, index_checks
 from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
+from .few_rows import HEAD, few_rows, few_rows_nest
 from .peeling import Peeled, peeled
 from .rows import row_in_lanes
 from .scans import carried, in_groups, scan_in_groups
@@ -89,14 +91,16 @@ class CppKernel:
             self.w.line(f"const int64_t {s} = *{s}_at;")
         if self.checks:
             self.w.line("int bad = 0;")
-        SHAPES[shape(self.kernel)](self)
+        nest = shape(self.kernel)
+        SHAPES[nest](self)
         if self.checks:
             self.w.line("return bad;")
         result = "int32_t" if self.checks else "void"
         head = f'extern "C" {result} {KERNEL_NAME}({", ".join(parameters)}) {{'
         signature = ("*",) * (len(self.names) + len(self.kernel.numbers)) + ("i64",) * len(self.kernel.sizes)
         launch = (("result", "i32"),) if self.checks else ()
-        return RenderedKernel("\n".join([head, *self.w.lines, "}"]), signature, launch)
+        before = [HEAD] if nest == "few rows" else []
+        return RenderedKernel("\n".join([*before, head, *self.w.lines, "}"]), signature, launch)
 
     # nests
 
@@ -246,6 +250,12 @@ class CppKernel:
             self._column_pass(p, last, block)
         for _ in (*outer, last):
             self.w.close()
+
+    def few_rows(self) -> None:
+        """Products that read a large matrix once."""
+        found = few_rows(self.kernel)
+        assert found is not None
+        few_rows_nest(self, found, self._parallel(False), self._vectorises(self.kernel.passes[1:]))
 
     def _outer_loops(self, axes: Sequence[Axis], parallel: bool) -> None:
         if parallel and axes:
@@ -615,6 +625,8 @@ def shape(kernel: LoopKernel) -> str:
     """Which nest fits: see the head of this file."""
     if not kernel.reduction_axes:
         return "points"
+    if few_rows(kernel) is not None:
+        return "few rows"
     if any(i.op == "scan" for p in kernel.passes for i in p.body.instructions) or kernel.scratch or not kernel.axes:
         return "rows"
     row = _contiguous(kernel, kernel.reduction_axes[-1].var, kernel.axes[-1].var)
@@ -666,6 +678,11 @@ class Blocks:
     totals: tuple[Sum, ...] = ()
 
 
-SHAPES = {"points": CppKernel.points, "rows": CppKernel.rows, "columns": CppKernel.columns}
+SHAPES = {
+    "points": CppKernel.points,
+    "rows": CppKernel.rows,
+    "columns": CppKernel.columns,
+    "few rows": CppKernel.few_rows,
+}
 
 __all__ = ["CppKernel", "product", "shape"]

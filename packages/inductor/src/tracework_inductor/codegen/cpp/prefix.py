@@ -195,6 +195,49 @@ TW_EVERY2(8, 0, 2, 4, 6, 9, 11, 13, 15)
 TW_EVERY2(16, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31)
 """
 
+WIDE = r"""
+#ifndef TW_WIDE
+#define TW_WIDE
+// Vectors as wide as the processor's, for kernels that lay out their registers themselves.
+#ifdef __AVX512F__
+enum { tw_width = 16 };
+#else
+enum { tw_width = 8 };
+#endif
+typedef float tw_vector __attribute__((vector_size(tw_width * 4)));
+typedef float tw_loose __attribute__((vector_size(tw_width * 4), aligned(4), may_alias));
+typedef int32_t tw_words __attribute__((vector_size(tw_width * 4)));
+#if defined(__clang__)
+#define TW_MADD(a, b, c) __builtin_elementwise_fma(a, b, c)
+#elif defined(__AVX512F__)
+#define TW_MADD(a, b, c) __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4)
+#elif defined(__FMA__)
+#define TW_MADD(a, b, c) __builtin_ia32_vfmaddps256(a, b, c)
+#else
+#define TW_MADD(a, b, c) ((a) * (b) + (c))
+#endif
+// As many elements as a vector has floats, as floats. The conversions are written out: g++ widens vectors element by element.
+TW tw_vector tw_wide(const float* p) { return *(const tw_loose*)p; }
+#ifdef __AVX2__
+#define TW_WIDENED(NAME, T, OP, BYTES, R) \
+  TW R NAME(const T* p) { \
+    typedef uint8_t part __attribute__((vector_size(tw_width * BYTES), aligned(1), may_alias)); \
+    R v; __asm__(OP " %1, %0" : "=v"(v) : "vm"(*(const part*)p)); return v; }
+TW_WIDENED(tw_words_of, tw_bf16, "vpmovzxwd", 2, tw_words)
+TW_WIDENED(tw_words_of, int8_t, "vpmovsxbd", 1, tw_words)
+TW_WIDENED(tw_words_of, uint8_t, "vpmovzxbd", 1, tw_words)
+TW_WIDENED(tw_wide, tw_half, "vcvtph2ps", 2, tw_vector)
+TW tw_vector tw_wide(const tw_bf16* p) { return (tw_vector)(tw_words_of(p) << 16); }
+template <class T> TW tw_vector tw_wide(const T* p) { return __builtin_convertvector(tw_words_of(p), tw_vector); }
+#else
+template <class T> TW tw_vector tw_wide(const T* p) {
+  tw_vector v;
+  for (int i = 0; i < tw_width; ++i) v[i] = tw_get(p[i]);
+  return v; }
+#endif
+#endif
+"""
+
 FAST = r"""
 // exp: 2**n * p(r) with |r| <= ln2 / 2.
 TW float tw_exp(float x) {

@@ -15,7 +15,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from prim_programs import build, weights  # noqa: E402
 from tracework_inductor import InductorOptions  # noqa: E402
-from tracework_inductor.codegen.cpp import declared  # noqa: E402
+from tracework_inductor.codegen.cpp import declared, few_rows  # noqa: E402
 from tracework_inductor.codegen.cpp.cores.attention import HEAD  # noqa: E402
 from tracework_inductor.codegen.cpp.gemm import GEMM_KERNEL  # noqa: E402
 from tracework_inductor.codegen.cpp.prefix import prefix  # noqa: E402
@@ -160,6 +160,7 @@ def text_of(name):
         return rendered(program, specs())[1].replace(HEAD, "/* the head: cores/attention.py */\n")
     program, specs, own = HOSTS[name]
     host, kernels = rendered(program, specs(), own)
+    kernels = kernels.replace(few_rows.HEAD, "/* the head: few_rows.py */\n")
     return f"{host}\n\n/*** kernels ***/\n{kernels.replace(GEMM_KERNEL.source.replace(KERNEL_NAME, 'gemm'), '/* the product: gemm.py */')}"
 
 

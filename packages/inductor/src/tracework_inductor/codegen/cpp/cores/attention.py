@@ -4,7 +4,8 @@ A thread takes a block of queries and walks over blocks of keys: the scores of t
 sum, and the products with the values all stay in its second-level cache. Keys and values are packed as they come, turned and in slivers of
 SLIVER columns, so that each product runs over memory that lies side by side. What the mask hides from a whole block is not visited, and where
 it hides nothing it is not evaluated: bounds (reach.py) say so, or the counts and indices of a BlockMask where bounds know too little. Halves
-are floats from the time that they are packed.
+are floats from the time that they are packed, but pairs of bfloat16 stay these where the processor multiplies them; weights are then rounded to it
+before they are multiplied, as the library's kernel rounds them.
 
 The node's facts are those of the core for a GPU: `body` over (batch, head, query, key), which reads the score as `local("score")` and defines
 "changed" and "keep"; `index`, its variables; `scale`; `blocks`, how many operands a BlockMask has; `extents`, queries and keys of a block of
@@ -25,6 +26,7 @@ from ...printer import c_index
 from ...reach import Reach, Words, reach_of
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..kernel import SIMD, CppKernel
+from ..prefix import WIDE
 from ..text_rules import MEMORY_TYPES
 
 __all__ = ["HEAD", "render"]
@@ -39,28 +41,33 @@ PANEL = 8
 """Rows that a product computes together; blocks of queries are filled up to whole panels."""
 WORDS = Words("tw_imax", "tw_imin", "tw_chosen")
 
-HEAD = r"""
+HEAD = (
+    WIDE
+    + r"""
 #ifndef TW_ATTENTION
 #define TW_ATTENTION
 TW int64_t tw_chosen(bool c, int64_t a, int64_t b) { return c ? a : b; }
 #ifdef __AVX512F__
-enum { tw_width = 16, tw_panel = 8 };
+enum { tw_panel = 8 };
 #else
-enum { tw_width = 8, tw_panel = 4 };
+enum { tw_panel = 4 };
 #endif
-typedef float tw_vector __attribute__((vector_size(tw_width * 4)));
-typedef float tw_loose __attribute__((vector_size(tw_width * 4), aligned(4)));
-#if defined(__clang__)
-#define TW_MADD(a, b, c) __builtin_elementwise_fma(a, b, c)
-#elif defined(__AVX512F__)
-#define TW_MADD(a, b, c) __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4)
-#elif defined(__FMA__)
-#define TW_MADD(a, b, c) __builtin_ia32_vfmaddps256(a, b, c)
-#else
-#define TW_MADD(a, b, c) ((a) * (b) + (c))
+// What operands are kept as: floats, or pairs of bfloat16 where the processor multiplies these, which takes half as long.
+template <class T> struct tw_kept {
+  typedef float type; enum { in_pairs = false };
+  TW float* weights_in(float* scores, float*) { return scores; }
+  TW void keep_weights(const float*, int64_t, float*) {} };
+#if defined(__AVX512BF16__) && defined(__AVX512F__)
+template <> struct tw_kept<tw_bf16> {
+  typedef tw_bf16 type; enum { in_pairs = true };
+  TW tw_bf16* weights_in(float*, tw_bf16* own) { return own; }
+  TW void keep_weights(const float* s, int64_t count, tw_bf16* d) {
+    _Pragma("omp simd")
+    for (int64_t k = 0; k < count; ++k) tw_put(d + k, s[k]);
+    if (count % 2) d[count].bits = 0; } };
 #endif
-// A panel of rows of C, two vectors wide: C = A @ B, or that added to C. B lies in a sliver.
-TW void tw_panel_product(int64_t depth, const float* a, int64_t la, const float* b, float* c, int64_t lc, bool add) {
+// A panel of rows of C, two vectors wide: C = A @ B times the scale, or A @ B added to C. B lies in a sliver.
+TW void tw_panel_product(int64_t depth, const float* a, int64_t la, const float* b, float* c, int64_t lc, float scale, bool add) {
   tw_vector x[tw_panel], y[tw_panel];
 #pragma GCC unroll 8
   for (int i = 0; i < tw_panel; ++i) {
@@ -73,34 +80,85 @@ TW void tw_panel_product(int64_t depth, const float* a, int64_t la, const float*
       const tw_vector s = a[i * la + k] - (tw_vector){};
       x[i] = TW_MADD(s, v, x[i]); y[i] = TW_MADD(s, w, y[i]); } }
 #pragma GCC unroll 8
-  for (int i = 0; i < tw_panel; ++i) { *(tw_loose*)(c + i * lc) = x[i]; *(tw_loose*)(c + i * lc + tw_width) = y[i]; } }
-// C = A @ B, or that added to C: whole panels of rows; slivers of B, `lb` apart.
-static __attribute__((noinline)) void tw_block_product(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t la,
-    const float* b, int64_t lb, float* c, int64_t lc, bool add) {
+  for (int i = 0; i < tw_panel; ++i) {
+    *(tw_loose*)(c + i * lc) = add ? x[i] : x[i] * scale;
+    *(tw_loose*)(c + i * lc + tw_width) = add ? y[i] : y[i] * scale; } }
+#if defined(__AVX512BF16__) && defined(__AVX512F__)
+TW void tw_panel_product(int64_t depth, const tw_bf16* a, int64_t la, const tw_bf16* b, float* c, int64_t lc, float scale, bool add) {
+  typedef int32_t pair __attribute__((aligned(2), may_alias));
+  typedef tw_words pairs __attribute__((aligned(2), may_alias));
+  tw_vector x[tw_panel], y[tw_panel];
+#pragma GCC unroll 8
+  for (int i = 0; i < tw_panel; ++i) {
+    x[i] = add ? *(const tw_loose*)(c + i * lc) : (tw_loose){};
+    y[i] = add ? *(const tw_loose*)(c + i * lc + tw_width) : (tw_loose){}; }
+  for (int64_t k = 0; k < depth; k += 2) {
+    const tw_words v = *(const pairs*)(b + k * SLIVER), w = *(const pairs*)(b + k * SLIVER + 2 * tw_width);
+#pragma GCC unroll 8
+    for (int i = 0; i < tw_panel; ++i) {
+      const tw_words s = *(const pair*)(a + i * la + k) - (tw_words){};
+      __asm__("vdpbf16ps %1, %2, %0" : "+v"(x[i]) : "v"(v), "v"(s));
+      __asm__("vdpbf16ps %1, %2, %0" : "+v"(y[i]) : "v"(w), "v"(s)); } }
+#pragma GCC unroll 8
+  for (int i = 0; i < tw_panel; ++i) {
+    *(tw_loose*)(c + i * lc) = add ? x[i] : x[i] * scale;
+    *(tw_loose*)(c + i * lc + tw_width) = add ? y[i] : y[i] * scale; } }
+#endif
+TW int tw_elements_of(const float*) { return 1; }
+TW int tw_elements_of(const tw_bf16*) { return 2; }
+// C = A @ B times the scale, or A @ B added to C: whole panels of rows; slivers of B, `lb` apart.
+template <class P> static __attribute__((noinline)) void tw_block_product(int64_t rows, int64_t columns, int64_t depth, const P* a,
+    int64_t la, const P* b, int64_t lb, float* c, int64_t lc, float scale, bool add) {
   for (int64_t j = 0; j < columns; j += SLIVER)
     for (int64_t t = 0; t < SLIVER; t += 2 * tw_width)
       for (int64_t i = 0; i < rows; i += tw_panel)
-        tw_panel_product(depth, a + i * la, la, b + j / SLIVER * lb + t, c + i * lc + j + t, lc, add); }
-template <class T> TW void tw_row_of_floats(const T* s, int64_t lane, int64_t width, float* d) {
+        tw_panel_product(depth, a + i * la, la, b + j / SLIVER * lb + t * tw_elements_of(b), c + i * lc + j + t, lc, scale, add); }
+template <class T> TW void tw_row_of(const T* s, int64_t lane, int64_t width, float* d) {
   if (lane == 1) {
     _Pragma("omp simd")
     for (int64_t k = 0; k < width; ++k) d[k] = tw_get(s[k]); }
   else for (int64_t k = 0; k < width; ++k) d[k] = tw_get(s[k * lane]); }
-// Rows as the columns of slivers.
-template <class T, int W> static void tw_pack_turned(const T* s, int64_t step, int64_t lane, int64_t rows, float* d) {
-  for (int64_t j = 0; j < rows; j += SLIVER, d += W * SLIVER) {
+TW void tw_row_of(const tw_bf16* s, int64_t lane, int64_t width, tw_bf16* d) {
+  if (lane == 1) for (int64_t k = 0; k < width; ++k) d[k] = s[k];
+  else for (int64_t k = 0; k < width; ++k) d[k] = s[k * lane];
+  if (width % 2) d[width].bits = 0; }
+// Rows as the columns of slivers, `step_of` apart.
+template <class T, int W, int step_of> static void tw_pack_turned(const T* s, int64_t step, int64_t lane, int64_t rows, float* d) {
+  for (int64_t j = 0; j < rows; j += SLIVER, d += step_of) {
     const int64_t count = tw_imin(SLIVER, rows - j);
     float plain[SLIVER * W] __attribute__((aligned(64)));
-    for (int64_t i = 0; i < count; ++i) tw_row_of_floats(s + (j + i) * step, lane, W, plain + i * W);
+    for (int64_t i = 0; i < count; ++i) tw_row_of(s + (j + i) * step, lane, W, plain + i * W);
     tw_turn(plain, W, d, SLIVER, count, W); } }
+template <class T, int W, int step_of> static void tw_pack_turned(const tw_bf16* s, int64_t step, int64_t lane, int64_t rows, tw_bf16* d) {
+  enum { pairs = (W + 1) / 2 };
+  for (int64_t j = 0; j < rows; j += SLIVER, d += step_of) {
+    const int64_t count = tw_imin(SLIVER, rows - j);
+    float plain[SLIVER * pairs] __attribute__((aligned(64))), turned[SLIVER * pairs] __attribute__((aligned(64)));
+    for (int64_t i = 0; i < count; ++i) {
+      tw_bf16 row[2 * pairs];
+      tw_row_of(s + (j + i) * step, lane, W, row);
+      __builtin_memcpy(plain + i * pairs, row, sizeof row); }
+    tw_turn(plain, pairs, turned, SLIVER, count, pairs);
+    __builtin_memcpy(d, turned, sizeof turned); } }
 // Rows as the rows of slivers; columns that are missing are zeros.
 template <class T, int W> static void tw_pack_straight(const T* s, int64_t step, int64_t lane, int64_t rows, int64_t depth, float* d) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < W; j += SLIVER) {
       const int64_t count = W - j < SLIVER ? W - j : SLIVER;
       float* to = d + j * depth + i * SLIVER;
-      tw_row_of_floats(s + i * step + j * lane, lane, count, to);
+      tw_row_of(s + i * step + j * lane, lane, count, to);
       for (int64_t k = count; k < SLIVER; ++k) to[k] = 0; } }
+// The same with an element of the next row beside each; a row that is missing is zeros.
+template <class T, int W> static void tw_pack_straight(const tw_bf16* s, int64_t step, int64_t lane, int64_t rows, int64_t depth, tw_bf16* d) {
+  for (int64_t i = 0; i < rows; i += 2)
+    for (int64_t j = 0; j < W; j += SLIVER) {
+      const int64_t count = W - j < SLIVER ? W - j : SLIVER;
+      tw_bf16 a[SLIVER + 1] = {}, b[SLIVER + 1] = {};
+      uint32_t both[SLIVER];
+      tw_row_of(s + i * step + j * lane, lane, count, a);
+      if (i + 1 < rows) tw_row_of(s + (i + 1) * step + j * lane, lane, count, b);
+      for (int64_t k = 0; k < SLIVER; ++k) both[k] = a[k].bits | (uint32_t)b[k].bits << 16;
+      __builtin_memcpy(d + j * depth + i * SLIVER, both, sizeof both); } }
 // exp of what is not positive, or NaN.
 TW float tw_exp_down(float x) {
   float c = x < -87.3f ? -87.3f : x;
@@ -112,6 +170,7 @@ TW float tw_exp_down(float x) {
   return x < -87.3f ? 0.f : y; }
 #endif
 """.replace("SLIVER", str(SLIVER))
+)
 LOWEST = "-__builtin_inff()"
 
 
@@ -198,14 +257,20 @@ class _Attention:
             self._variable(variable, text)
         for name, of, group in (("q", self.q, "head"), ("k", self.k, "group"), ("v", self.v, "group"), ("out", self.out, "head")):
             line(f"{self._type(of)}* const {name}_at = {self._place(of, 'batch', group)};")
-        sizes = {"q": self.most * width, "k": KEYS * width, "v": KEYS * wide, "s": self.most * KEYS, "o": self.most * wide}
-        for name, size in (*sizes.items(), ("highest", self.most), ("total", self.most)):
+        kinds = {self._type(of) for of in (self.q, self.k, self.v)}
+        line(f"typedef tw_kept<{kinds.pop() if len(kinds) == 1 else 'float'}> kept; typedef kept::type element;")
+        even = width + width % 2
+        for name, size in (("q", self.most * even), ("k", KEYS * even), ("v", KEYS * wide)):
+            line(f"element {name}[{size}] __attribute__((aligned(64)));")
+        line(f"element own[kept::in_pairs ? {self.most * KEYS} : 1] __attribute__((aligned(64)));")
+        sizes = {"s": self.most * KEYS, "o": self.most * wide, "highest": self.most, "total": self.most}
+        for name, size in sizes.items():
             line(f"float {name}[{size}] __attribute__((aligned(64)));")
-        line(f"for (int64_t i = rows * {width}; i < panels * {width}; ++i) q[i] = 0;")
+        line("element* const weights = kept::weights_in(s, own);")
+        line(f"for (int64_t i = rows * {even}; i < panels * {even}; ++i) q[i] = element();")
         open_("for (int64_t i = 0; i < rows; ++i)")
         step, lane = (c_index(s) for s in self.q.strides[2:])
-        line(f"tw_row_of_floats(q_at + (x_first + i) * {step}, {lane}, {width}, q + i * {width});")
-        line(f"for (int64_t k = 0; k < {width}; ++k) q[i * {width} + k] *= {self.scale!r}f;")
+        line(f"tw_row_of(q_at + (x_first + i) * {step}, {lane}, {width}, q + i * {even});")
         close()
         line(f"for (int64_t i = 0; i < panels * {wide}; ++i) o[i] = 0;")
         line(f"for (int64_t i = 0; i < rows; ++i) highest[i] = {LOWEST}, total[i] = 0;")
@@ -235,15 +300,16 @@ class _Attention:
     def _step(self, width: int, values: int, wide: int) -> None:
         """What is done with a block of keys."""
         line, open_, close = self.w.line, self.w.open, self.w.close
+        even = width + width % 2
         open_(f"for (int64_t first = begin; first < end; first += {KEYS})")
         line(f"const int64_t count = tw_imin({KEYS}, end - first);")
         for name, view in (("k", self.k), ("v", self.v)):
             at, lane = (c_index(s) for s in view.strides[2:])
             kind = self._type(view)
             more = f", {KEYS}" if name == "v" else ""
-            pack = f"tw_pack_{'turned' if name == 'k' else 'straight'}<{kind}, {width if name == 'k' else values}>"
+            pack = f"tw_pack_turned<{kind}, {width}, {even * SLIVER}>" if name == "k" else f"tw_pack_straight<{kind}, {values}>"
             line(f"{pack}({name}_at + first * {at}, {at}, {lane}, count{more}, {name});")
-        line(f"tw_block_product(panels, count, {width}, q, {width}, k, {width * SLIVER}, s, {KEYS}, false);")
+        line(f"tw_block_product(panels, count, {width}, q, {even}, k, {even * SLIVER}, s, {KEYS}, {self.scale!r}f, false);")
         if self.nest.checks:
             line("int bad = 0;")
         open_("for (int64_t i = 0; i < rows; ++i)")
@@ -262,15 +328,16 @@ class _Attention:
             self._changed(("changed",))
         close()
         line(f"const float above = top > highest[i] ? top : highest[i], base = above == {LOWEST} ? 0 : above;")
-        line("const float kept = tw_exp_down(highest[i] - base);")
+        line("const float rest = tw_exp_down(highest[i] - base);")
         line("float sum = 0;")
         line(f"{SIMD} reduction(+:sum)")
         line("for (int64_t j = 0; j < count; ++j) { const float p = tw_exp_down(row[j] - base); row[j] = p; sum += p; }")
-        line("total[i] = total[i] * kept + sum;")
+        line(f"kept::keep_weights(row, count, weights + i * {KEYS});")
+        line("total[i] = total[i] * rest + sum;")
         line("highest[i] = above;")
-        line(f"if (kept != 1) for (int64_t k = 0; k < {wide}; ++k) o[i * {wide} + k] *= kept;")
+        line(f"if (rest != 1) for (int64_t k = 0; k < {wide}; ++k) o[i * {wide} + k] *= rest;")
         close()
-        line(f"tw_block_product(panels, {wide}, count, s, {KEYS}, v, {KEYS * SLIVER}, o, {wide}, true);")
+        line(f"tw_block_product(panels, {wide}, count, weights, {KEYS}, v, {KEYS * SLIVER}, o, {wide}, 1, true);")
         if self.nest.checks:
             line("wrong |= bad;")
 

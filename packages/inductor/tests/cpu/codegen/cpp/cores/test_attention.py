@@ -16,6 +16,7 @@ from tracework_inductor.ir.index import symbol
 from tracework_inductor.pipeline import plan_graph
 from tracework_primops import FakeMode, SymbolTable, TensorSpec, prims, trace_bodies
 from tracework_primops.attention import forward_reference
+from tracework_runtime.device import cpu
 
 CPU = torch.device("cpu")
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -230,7 +231,7 @@ def written_out(q, k, v, mask):
     return product(weights(scores), v)
 
 
-@pytest.mark.parametrize("length, dtype, taken", [(16, F32, False), (200, F32, True), (200, BF16, False)])
+@pytest.mark.parametrize("length, dtype, taken", [(16, F32, False), (200, F32, True), (200, BF16, cpu.multiplies_bfloat16())])
 def test_written_out(length, dtype, taken):
     """In inference, where the kernel is quicker than the products."""
     q, k, v = operands(length, length, key_heads=4, dtype=dtype)

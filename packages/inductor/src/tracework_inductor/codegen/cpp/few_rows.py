@@ -1,0 +1,463 @@
+"""Products of a few rows with a large matrix, which is read once, where it lies, at the speed of the memory.
+
+A thread takes columns of the result. Where the elements of the large matrix lie side by side along its inner dimension, some columns are added
+up together, each in vectors of its own, for all rows; where they lie side by side along the columns, the sums of a block of columns stay in the
+first-level cache, and some of the matrix's rows are added to them together. Elements become floats as they are read; two matrices of bfloat16
+are multiplied in pairs where the processor does that. A matrix whose elements are computed (four bits each, say) is computed a piece at a time.
+What follows in the kernel runs over a block of the result while that is in the cache.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...ir.body import Axis, Instruction, LoopBody, Ref, axes_behind
+from ...ir.index import Expr, Size, constant_product, substitute
+from ...schedule.plan import LoopKernel
+from ..printer import c_index
+from .prefix import WIDE
+from .text_rules import MEMORY_TYPES
+
+if TYPE_CHECKING:
+    from .kernel import CppKernel
+
+__all__ = ["HEAD", "MOST_ROWS", "FewRows", "few_rows", "few_rows_nest"]
+
+MOST_ROWS = 8
+"""Of the small matrix."""
+READ = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.uint8})
+"""Dtypes of elements that become floats as they are read."""
+BLOCK = 96
+"""Columns of a block, where a column's elements lie side by side."""
+ROW_BLOCK = 2048
+"""Sums in the first-level cache where they do not: rows of the small matrix times columns of a block."""
+PIECE = 256
+"""Elements of a column that are computed at a time, where they are."""
+SIMD = "#pragma omp simd"
+
+HEAD = (
+    WIDE
+    + r"""
+#ifndef TW_FEW_ROWS
+#define TW_FEW_ROWS
+#ifdef _OPENMP
+extern "C" int omp_get_max_threads(void);
+#endif
+// Columns for a task: at most `most`, and as many tasks as keep all threads busy to the end; whole steps of the loops below, so that the
+// number of threads does not change how a column is added up.
+TW int64_t tw_columns_of_task(int64_t n, int64_t most) {
+#ifdef _OPENMP
+  const int64_t threads = omp_get_max_threads();
+#else
+  const int64_t threads = 1;
+#endif
+  const int64_t rounds = (n + threads * most - 1) / (threads * most), tasks = rounds * threads;
+  return ((n + tasks - 1) / tasks + 31) / 32 * 32; }
+// What a step multiplies: `step` elements of either matrix. The small one is kept as `kept`, in an order of its own within a step.
+template <class X, class W, bool few> struct tw_pair {
+  enum { bytes = tw_width * (int)sizeof(W), vectors = bytes >= 64 ? 1 : bytes >= 32 ? 2 : 4 };
+  struct part { tw_vector v[vectors]; };
+  typedef float kept; typedef part x_part; typedef part w_part;
+  enum { step = vectors * tw_width, sums = tw_width < 16 ? 8 : vectors == 1 ? 24 : 16 };
+  static TW_INLINE void keep(const X* x, kept* to) { for (int i = 0; i < vectors; ++i) *(tw_loose*)(to + i * tw_width) = tw_wide(x + i * tw_width); }
+  static TW_INLINE part x(const kept* p) {
+    part r;
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; ++i) r.v[i] = *(const tw_loose*)(p + i * tw_width);
+    return r; }
+  static TW_INLINE part w(const W* p) {
+    part r;
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; ++i) r.v[i] = tw_wide(p + i * tw_width);
+    return r; }
+  static TW_INLINE tw_vector add(const part& x, const part& w, tw_vector s) {
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; ++i) s = TW_MADD(x.v[i], w.v[i], s);
+    return s; } };
+typedef tw_words tw_loose_words __attribute__((aligned(1), may_alias));
+#if defined(__AVX512BF16__) && defined(__AVX512F__)
+TW tw_vector tw_add_pairs(tw_words x, tw_words w, tw_vector s) {
+  __asm__("vdpbf16ps %2, %1, %0" : "+v"(s) : "v"(x), "v"(w));
+  return s; }
+template <bool few> struct tw_pair<tw_bf16, tw_bf16, few> {
+  typedef tw_bf16 kept; typedef tw_words x_part; typedef tw_words w_part;
+  enum { step = 2 * tw_width, sums = 24 };
+  static TW_INLINE void keep(const tw_bf16* x, kept* to) { *(tw_loose_words*)to = *(const tw_loose_words*)x; }
+  static TW_INLINE x_part x(const kept* p) { return *(const tw_loose_words*)p; }
+  static TW_INLINE w_part w(const tw_bf16* p) { return *(const tw_loose_words*)p; }
+  static TW_INLINE tw_vector add(x_part x, w_part w, tw_vector s) { return tw_add_pairs(x, w, s); } };
+// Eight bits are exact in bfloat16: a word holds four of them, which become the pairs at even and at odd places. That takes longer than to make
+// floats of them, and multiplying half as long.
+template <class W, class V> struct tw_pair_of_bytes {
+  typedef tw_bf16 kept; struct x_part { tw_words even, odd; }; typedef x_part w_part;
+  typedef V words __attribute__((vector_size(64)));
+  enum { step = 4 * tw_width, sums = 16 };
+  static TW_INLINE void keep(const tw_bf16* x, kept* to) {
+    uint32_t* p = (uint32_t*)to;
+    for (int i = 0; i < tw_width; ++i) {
+      __builtin_memcpy(p + i, (const char*)x + 8 * i, 4);
+      __builtin_memcpy(p + tw_width + i, (const char*)x + 8 * i + 4, 4); } }
+  static TW_INLINE x_part x(const kept* p) { return {*(const tw_loose_words*)p, *(const tw_loose_words*)(p + 2 * tw_width)}; }
+  static TW_INLINE tw_words pairs(words low, words high) {
+    const tw_words a = (tw_words)__builtin_convertvector((tw_words)low, tw_vector);
+    const tw_words b = (tw_words)__builtin_convertvector((tw_words)high, tw_vector);
+    typedef uint32_t plain __attribute__((vector_size(64)));
+    return (tw_words)((plain)a >> 16) | (b & (int32_t)0xffff0000); }
+  static TW_INLINE w_part w(const W* p) {
+    const words v = (words)*(const tw_loose_words*)p;
+    return {pairs(v << 24 >> 24, v << 16 >> 24), pairs(v << 8 >> 24, v >> 24)}; }
+  static TW_INLINE tw_vector add(x_part x, w_part w, tw_vector s) { return tw_add_pairs(x.odd, w.odd, tw_add_pairs(x.even, w.even, s)); } };
+template <> struct tw_pair<tw_bf16, int8_t, false> : tw_pair_of_bytes<int8_t, int32_t> {};
+template <> struct tw_pair<tw_bf16, uint8_t, false> : tw_pair_of_bytes<uint8_t, uint32_t> {};
+#else
+// Elements at even and at odd places.
+template <bool few> struct tw_pair<tw_bf16, tw_bf16, few> {
+  typedef tw_bf16 kept; struct x_part { tw_vector even, odd; }; typedef x_part w_part;
+  enum { step = 2 * tw_width, sums = tw_width == 16 ? 16 : 8 };
+  static TW_INLINE void keep(const tw_bf16* x, kept* to) { *(tw_loose_words*)to = *(const tw_loose_words*)x; }
+  static TW_INLINE x_part x(const kept* p) {
+    const tw_words v = *(const tw_loose_words*)p;
+    return {(tw_vector)(v << 16), (tw_vector)(v & (int32_t)0xffff0000)}; }
+  static TW_INLINE w_part w(const tw_bf16* p) { return x(p); }
+  static TW_INLINE tw_vector add(x_part x, w_part w, tw_vector s) { return TW_MADD(x.odd, w.odd, TW_MADD(x.even, w.even, s)); } };
+#endif
+typedef float tw_four __attribute__((vector_size(16)));
+template <int N> struct tw_floats {
+  typedef float type __attribute__((vector_size(N * 4)));
+  typedef float half __attribute__((vector_size(N * 2)));
+  struct halves { half a, b; };
+  TW tw_four sums(type v) { const halves h = tw_bits<halves>(v); return tw_floats<N / 2>::sums(h.a + h.b); } };
+template <> struct tw_floats<4> { TW tw_four sums(tw_four v) { return v; } };
+// The sums of four vectors' elements.
+TW tw_four tw_sums(tw_vector a, tw_vector b, tw_vector c, tw_vector d) {
+  typedef tw_floats<tw_width> of;
+  const tw_four p = of::sums(a), q = of::sums(b), r = of::sums(c), s = of::sums(d);
+  const tw_four t = TW_SHUFFLE(p, q, 0, 4, 1, 5) + TW_SHUFFLE(p, q, 2, 6, 3, 7);
+  const tw_four u = TW_SHUFFLE(r, s, 0, 4, 1, 5) + TW_SHUFFLE(r, s, 2, 6, 3, 7);
+  return TW_SHUFFLE(t, u, 0, 1, 4, 5) + TW_SHUFFLE(t, u, 2, 3, 6, 7); }
+template <class X, class W> static __attribute__((noinline)) float tw_rest_of_dot(const X* x, const W* w, int64_t count) {
+  float sum = 0;
+  for (int64_t k = 0; k < count; ++k) sum += tw_get(x[k]) * tw_get(w[k]);
+  return sum; }
+// d += x @ w.T over whole steps: M rows, N columns, whose elements lie side by side. The next columns come near meanwhile.
+template <int M, int N, class P, class W>
+TW void tw_dots(const typename P::kept* x, int64_t xm, const W* w, int64_t wn, int64_t depth, float* d, int64_t dm) {
+  enum { sets = M == 1 && (int)P::step <= 2 * tw_width ? 2 : 1 };
+  tw_vector s[sets][M][N];
+#pragma GCC unroll 16
+  for (int t = 0; t < sets; ++t)
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 16
+      for (int j = 0; j < N; ++j) s[t][i][j] = (tw_vector){};
+  int64_t k = 0;
+  const auto step = [&](int t) __attribute__((always_inline)) {
+      typename P::w_part v[N];
+#pragma GCC unroll 16
+      for (int j = 0; j < N; ++j) { __builtin_prefetch(w + (N + j) * wn + k); v[j] = P::w(w + j * wn + k); }
+#pragma GCC unroll 16
+      for (int i = 0; i < M; ++i) {
+        const typename P::x_part u = P::x(x + i * xm + k);
+#pragma GCC unroll 16
+        for (int j = 0; j < N; ++j) s[t][i][j] = P::add(u, v[j], s[t][i][j]); }
+      k += P::step; };
+  while (k + sets * P::step <= depth) {
+#pragma GCC unroll 2
+    for (int t = 0; t < sets; ++t) step(t); }
+  if (sets == 2 && k < depth) step(0);
+  const auto sum = [&](int i, int j) __attribute__((always_inline)) {
+    if (j >= N) return (tw_vector){};
+    return sets == 2 ? s[0][i][j < N ? j : 0] + s[sets - 1][i][j < N ? j : 0] : s[0][i][j < N ? j : 0]; };
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) {
+    const tw_four f = tw_sums(sum(i, 0), sum(i, 1), sum(i, 2), sum(i, 3));
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) d[i * dm + j] += f[j]; } }
+// The same for one row and up to four columns, one after the other, which is quicker for elements of one byte: on two cores of an EPYC 9004
+// 30 to 33 GB/s and not 17 to 28, of bfloat16 24 to 30 and not 24 to 36.
+template <class P, class W>
+TW void tw_dots_in_turn(const typename P::kept* x, const W* w, int64_t wn, int64_t depth, float* d, int64_t columns) {
+  tw_vector sums[4] = {};
+  for (int64_t j = 0; j < columns; ++j, w += wn) {
+    tw_vector s[4] = {};
+    int64_t k = 0;
+    for (; k + 4 * P::step <= depth; k += 4 * P::step)
+#pragma GCC unroll 4
+      for (int t = 0; t < 4; ++t) s[t] = P::add(P::x(x + k + t * P::step), P::w(w + k + t * P::step), s[t]);
+    for (; k < depth; k += P::step) s[0] = P::add(P::x(x + k), P::w(w + k), s[0]);
+    sums[j] = (s[0] + s[1]) + (s[2] + s[3]); }
+  const tw_four f = tw_sums(sums[0], sums[1], sums[2], sums[3]);
+  for (int64_t j = 0; j < columns; ++j) d[j] += f[j]; }
+// The same for any number of columns and elements: as many at a time as keep the rows of x in the caches next to the processor. There they
+// are not a whole number of pages apart: lines of the first-level cache that are would take each other's place.
+template <int M, class X, class W>
+static __attribute__((noinline)) void tw_in_rows(const X* x, int64_t xm, const W* w, int64_t wn, int64_t depth, float* d, int64_t dm,
+    int64_t columns) {
+  typedef tw_pair<X, W, M <= 2> pair; typedef typename pair::kept kept;
+  enum { fit = 24576 / (M * (int)sizeof(kept)) / 64 * 64, most = fit > 4096 ? 4096 : fit, ld = most + 64 / (int)sizeof(kept),
+         together = pair::sums / M >= 4 ? 4 : pair::sums / M >= 1 ? pair::sums / M : 1 };
+  kept rows[M * ld] __attribute__((aligned(64)));
+  for (int64_t k = 0; k < depth; k += most) {
+    const int64_t count = tw_imin(most, depth - k), whole = count / pair::step * pair::step;
+    for (int64_t i = 0; i < M; ++i)
+      for (int64_t r = 0; r < whole; r += pair::step) pair::keep(x + i * xm + k + r, rows + i * ld + r);
+    int64_t j = 0;
+    if (M == 1 && sizeof(W) == 1) for (; j < columns; j += 4) tw_dots_in_turn<pair>(rows, w + j * wn + k, wn, whole, d + j, tw_imin(4, columns - j));
+    for (; j + together <= columns; j += together) tw_dots<M, together, pair>(rows, ld, w + j * wn + k, wn, whole, d + j, dm);
+    for (; j < columns; ++j) tw_dots<M, 1, pair>(rows, ld, w + j * wn + k, wn, whole, d + j, dm);
+    if (whole < count)
+      for (int64_t i = 0; i < M; ++i)
+        for (j = 0; j < columns; ++j) d[i * dm + j] += tw_rest_of_dot(x + i * xm + k + whole, w + j * wn + k + whole, count - whole); } }
+// d += x @ w: N of w's rows, whose elements lie side by side.
+template <int M, int N, class X, class W>
+TW void tw_add_rows(const X* x, int64_t xm, int64_t xk, const W* w, int64_t wk, float* d, int64_t dm, int64_t columns) {
+  float f[N][M];
+#pragma GCC unroll 8
+  for (int t = 0; t < N; ++t)
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) f[t][i] = tw_get(x[i * xm + t * xk]);
+  enum { bytes = tw_width * (int)sizeof(W), vectors = bytes >= 64 ? 1 : 2, step = vectors * tw_width };
+  int64_t j = 0;
+  for (; j + step <= columns; j += step) {
+    tw_vector v[N][vectors];
+#pragma GCC unroll 8
+    for (int t = 0; t < N; ++t) {
+      __builtin_prefetch(w + (N + t) * wk + j);
+#pragma GCC unroll 2
+      for (int n = 0; n < vectors; ++n) v[t][n] = tw_wide(w + t * wk + j + n * tw_width); }
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+      for (int n = 0; n < vectors; ++n) {
+        tw_vector s = *(const tw_loose*)(d + i * dm + j + n * tw_width);
+#pragma GCC unroll 8
+        for (int t = 0; t < N; ++t) s = TW_MADD(f[t][i] - (tw_vector){}, v[t][n], s);
+        *(tw_loose*)(d + i * dm + j + n * tw_width) = s; } }
+  for (; j < columns; ++j)
+    for (int i = 0; i < M; ++i) {
+      float s = d[i * dm + j];
+      for (int t = 0; t < N; ++t) s += f[t][i] * tw_get(w[t * wk + j]);
+      d[i * dm + j] = s; } }
+// The same for any number of rows of w; sums of no more than 128 at a time.
+template <int M, int C, class X, class W>
+static __attribute__((noinline)) void tw_in_columns(const X* x, int64_t xm, int64_t xk, const W* w, int64_t wk, int64_t depth, float* d,
+    int64_t dm, int64_t columns) {
+  float part[M * C] __attribute__((aligned(64)));
+  for (int64_t first = 0; first < depth; first += 128) {
+    const int64_t last = tw_imin(first + 128, depth);
+    for (int64_t i = 0; i < M; ++i) for (int64_t j = 0; j < columns; ++j) part[i * C + j] = 0;
+    int64_t k = first;
+    if (M == 1) for (; k + 8 <= last; k += 8) tw_add_rows<M, 8>(x + k * xk, xm, xk, w + k * wk, wk, part, C, columns);
+    for (; k + 4 <= last; k += 4) tw_add_rows<M, 4>(x + k * xk, xm, xk, w + k * wk, wk, part, C, columns);
+    for (; k < last; ++k) tw_add_rows<M, 1>(x + k * xk, xm, xk, w + k * wk, wk, part, C, columns);
+    for (int64_t i = 0; i < M; ++i) for (int64_t j = 0; j < columns; ++j) d[i * dm + j] += part[i * C + j]; } }
+#endif
+""".replace("TW_INLINE", "inline __attribute__((always_inline))")
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Matrix:
+    """Where the elements of a factor lie: its buffer, the index of the element, and the steps along the rows or columns and inside."""
+
+    buffer: str
+    index: Size
+    outer: int
+    inner: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Dot:
+    """One product of a kernel: what it is called, the small matrix, and the large one, or the value that is an element of it."""
+
+    name: str
+    small: Matrix
+    large: Matrix | Ref
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether elements of a column lie side by side, or are computed."""
+        return isinstance(self.large, Ref) or self.large.inner == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class FewRows:
+    """A kernel of such products: the axes around them, that of the rows unless there is one, that of the columns, and the inner ones."""
+
+    batches: tuple[Axis, ...]
+    rows: Axis | None
+    columns: Axis
+    inner: tuple[Axis, ...]
+    dots: tuple[Dot, ...]
+
+    @property
+    def number(self) -> int:
+        """Of rows."""
+        return 1 if self.rows is None else extent([self.rows])
+
+    @property
+    def block(self) -> int:
+        """Columns of a block."""
+        block = BLOCK if all(dot.in_rows for dot in self.dots) else max(ROW_BLOCK // self.number // 32 * 32, 128)
+        return min(block, -(-extent([self.columns]) // 32) * 32)
+
+
+def few_rows(kernel: LoopKernel) -> FewRows | None:
+    """The products of a kernel that has no others, and computes nothing else along their inner dimension."""
+    if not kernel.passes or kernel.passes[0].level != "inner" or kernel.scratch:
+        return None
+    if any(p.level == "inner" for p in kernel.passes[1:]) or not kernel.axes:
+        return None
+    body, inner = kernel.passes[0].body, kernel.reduction_axes
+    effects = [i for i in body.instructions if i.dtype is None and i.op != "indirect"]
+    if not effects or any(i.op != "reduce" or i.args[1] != "dot" for i in effects):
+        return None
+    if any(i.op == "indirect" for i in body.instructions):
+        return None
+    if not all(isinstance(axis.size, int) for axis in (*kernel.axes, *inner)):
+        return None
+    axes: tuple[Axis | None, Axis] | None = None
+    dots = []
+    for i in effects:
+        behind = [axes_behind(body, ref) for ref in i.args[2:4]]
+        own = [[a for a in kernel.axes if a in behind[n] and a not in behind[1 - n]] for n in (0, 1)]
+        large = int(extent(own[1]) >= extent(own[0]))
+        if not own[large] or len(own[1 - large]) > 1 or extent(own[1 - large]) > MOST_ROWS:
+            return None
+        found = next(iter(own[1 - large]), None), own[large][-1]
+        if axes not in (None, found):
+            return None
+        axes = found
+        small = _matrix(body, i.args[3 - large], axes[0], inner)
+        matrix = _matrix(body, i.args[2 + large], axes[1], inner)
+        if matrix is None or 1 not in (matrix.outer, matrix.inner):
+            matrix = i.args[2 + large] if _walks_inside(body, i.args[2 + large], axes[1], inner) else None
+        if small is None or matrix is None:
+            return None
+        dots.append(Dot(i.args[0], small, matrix))
+        if dots[-1].in_rows and small.inner != 1:
+            return None
+    assert axes is not None
+    batches = tuple(a for a in kernel.axes if a not in axes)
+    return FewRows(batches, *axes, inner, tuple(dots)) if extent(inner[1:]) <= PIECE else None
+
+
+def extent(axes: Sequence[Axis]) -> int:
+    """Iterations of loops whose sizes are known."""
+    return constant_product([axis.size for axis in axes])
+
+
+def _matrix(body: LoopBody, ref: Ref, outer: Axis | None, inner: Sequence[Axis]) -> Matrix | None:
+    """A factor that lies in memory, in steps."""
+    i = body.instructions[ref.position]
+    while i.op == "to_dtype" and i.args[1].is_floating_point:
+        i = body.instructions[i.args[0].position]
+    if i.op != "load" or i.args[2] is not None or i.dtype not in READ or not isinstance(i.args[1], Expr):
+        return None
+    index = i.args[1]
+    over, step = 0 if outer is None else index.coefficient(outer.var), index.coefficient(inner[-1].var)
+    if not isinstance(over, int) or not isinstance(step, int):
+        return None
+    if any(index.coefficient(axis.var) != step * extent(inner[n + 1 :]) for n, axis in enumerate(inner[:-1])):
+        return None
+    return Matrix(i.args[0], substitute(index, {a.var: 0 for a in (outer, *inner) if a is not None}), over, step)
+
+
+def _walks_inside(body: LoopBody, ref: Ref, columns: Axis, inner: Sequence[Axis]) -> bool:
+    """Whether what a computed element is made of changes along the inner dimension, and does not lie side by side along the columns."""
+    loads = [body.instructions[n] for n in body.behind(ref.position) if body.instructions[n].op == "load"]
+    variables = {axis.var for axis in inner}
+    along = [i.args[1] for i in loads if isinstance(i.args[1], Expr) and i.args[1].free_symbols & variables]
+    return bool(along) and all(i.coefficient(columns.var) != 1 for i in along)
+
+
+def few_rows_nest(k: CppKernel, found: FewRows, parallel: bool, simd: bool) -> None:
+    """Writes the nest. parallel: whether it is worth a second thread; simd: whether what follows is vectors."""
+    line, open_, close = k.w.line, k.w.open, k.w.close
+    rows, block = found.number, found.block
+    columns, inner = found.columns, extent(found.inner)
+    n, var = extent([columns]), columns.var
+    line(f"const int64_t share = tw_columns_of_task({n}, {max(block, 512)});")
+    if parallel:
+        collapse = f" collapse({len(found.batches) + 1})" if found.batches else ""
+        line(f"#pragma omp parallel for{collapse}{k.bad_clause()}")
+    for a in found.batches:
+        k.loop(a)
+    open_(f"for (int64_t {var}s = 0; {var}s < {n}; {var}s += share)")
+    line(f"const int64_t {var}e = tw_imin({var}s + share, {n});")
+    open_(f"for (int64_t {var}b = {var}s; {var}b < {var}e; {var}b += {block})")
+    line(f"const int64_t count = tw_imin({block}, {var}e - {var}b);")
+    place = f"{found.rows.var} * {block} + {var}k" if found.rows is not None else f"{var}k"
+    body = k.kernel.passes[0].body
+    for number, dot in enumerate(found.dots):
+        line(f"float d{number}[{rows * block}] __attribute__((aligned(64)));")
+        line(f"for (int64_t i = 0; i < {rows * block}; ++i) d{number}[i] = 0;")
+        small, large = dot.small, dot.large
+        types = MEMORY_TYPES[k.kernel.layouts[small.buffer].dtype]
+        first = f"&{k.names[small.buffer]}[{c_index(small.index)}], {small.outer}"
+        if isinstance(large, Ref):
+            _computed(k, body, large, found, (types, first), number)
+        else:
+            start = f"&{k.names[large.buffer]}[{c_index(large.index)} + {var}b * {large.outer}]"
+            types += f", {MEMORY_TYPES[k.kernel.layouts[large.buffer].dtype]}"
+            if dot.in_rows:
+                line(f"tw_in_rows<{rows}, {types}>({first}, {start}, {large.outer}, {inner}, d{number}, {block}, count);")
+            else:
+                line(
+                    f"tw_in_columns<{rows}, {block}, {types}>({first}, {small.inner}, {start}, {large.inner}, {inner}, d{number}, "
+                    f"{block}, count);"
+                )
+        k.locals[dot.name] = (f"d{number}[{place}]", torch.float32)
+    if found.rows is not None:
+        k.loop(found.rows)
+    if simd:
+        line(SIMD + k.bad_clause())
+    k.loop(columns, f"{var}b", "count")
+    for p in k.kernel.passes[1:]:
+        k.statements(p.body.instructions, {})
+    for _ in range(2 + (found.rows is not None) + len(found.batches) + 1):
+        close()
+
+
+def _computed(k: CppKernel, body: LoopBody, value: Ref, found: FewRows, small: tuple[str, str], number: int) -> None:
+    """Columns whose elements are computed, a piece of some of them at a time. Inner loops that are short are unrolled: conditions on them go."""
+    line, open_, close = k.w.line, k.w.open, k.w.close
+    columns, (first, *rest) = found.columns, found.inner
+    types, (address, step) = small[0], small[1].rsplit(", ", 1)
+    below = extent(rest)
+    steps = max(PIECE // below, 1)
+    open_(f"for (int64_t {first.var}b = 0; {first.var}b < {first.size}; {first.var}b += {steps})")
+    line(f"const int64_t depth = tw_imin({steps}, {first.size} - {first.var}b);")
+    open_("for (int64_t jb = 0; jb < count; jb += 4)")
+    line("const int64_t some = tw_imin(4, count - jb);")
+    line(f"float piece[{4 * steps * below}] __attribute__((aligned(64)));")
+    k.loop(columns, f"{columns.var}b + jb", "some")
+    vector = max((n for n, axis in enumerate(found.inner) if extent([axis]) >= 16), default=0)
+    place = f"{first.var}k"
+    for n, axis in enumerate(found.inner):
+        if n == vector:
+            line(SIMD)
+        if n == 0:
+            k.loop(first, f"{first.var}b", "depth")
+        else:
+            k.loop(axis)
+            place = f"({place}) * {axis.size} + {axis.var}"
+    name = f"element{number}"
+    behind = sorted(body.behind(value.position))
+    moved = {old: Ref(new) for new, old in enumerate(behind)}
+    computed = [body.instructions[n] for n in behind]
+    computed = [i._replace(args=tuple(moved[a.position] if isinstance(a, Ref) else a for a in i.args)) for i in computed]
+    k.statements([*computed, Instruction("define", (name, moved[value.position]), None)], {})
+    line(f"piece[{columns.var}k * {steps * below} + {place}] = {k.locals[name][0]};")
+    for _ in (columns, *found.inner):
+        close()
+    line(
+        f"tw_in_rows<{found.number}, {types}, float>({address} + {first.var}b * {below}, {step}, piece, {steps * below}, depth * {below}, "
+        f"d{number} + jb, {found.block}, some);"
+    )
+    close()
+    close()
