@@ -85,6 +85,11 @@ def is_random(node: fx.Node) -> bool:
     return _torch.draws(node.target)
 
 
+def is_formula(node: fx.Node) -> bool:
+    """Whether eager computes the node in the backward: it is computed once wherever it is, be it early."""
+    return node.op == "call_function" and node.meta.get("phase") == "backward"
+
+
 def may_recompute(node: fx.Node, costly: bool) -> bool:
     """Whether the backward may run this node again; `costly` allows transcendental functions."""
     if node.op != "call_function":
@@ -124,7 +129,7 @@ class Rules:
 
     def may(self, node: fx.Node) -> bool:
         """Whether the backward may run this node."""
-        if node in self.forced or node in self.allowed:
+        if node in self.forced or node in self.allowed or (is_formula(node) and not is_random(node)):
             return True
         return node not in self.borders and may_recompute(node, self.costly)
 
