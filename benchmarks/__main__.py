@@ -81,7 +81,7 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
         if "failed" in row:
             table.add_row(*name, "failed: " + row["failed"][:60])
             continue
-        peak = f"{row['peak_bytes'] / row['eager_peak_bytes']:.2f}" if row["device"] == "cuda" else "-"
+        peak = f"{row['peak_bytes'] / row['eager_peak_bytes']:.2f}" if row.get("eager_peak_bytes") else "-"
         cells = [
             _cell(row, "speedup", "{:.2f}"),
             _cell(row, "first_call_s", "{:.2f}"),

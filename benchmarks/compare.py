@@ -32,7 +32,7 @@ from benchmarks.__main__ import RESULTS, console, run_worker, settings_of
 from benchmarks.limit import limit_of
 from benchmarks.models import build, names_of
 from benchmarks.profile import top_kernels
-from benchmarks.worker import DTYPES, compiler, gradient_error, in_turns, peak_of, relative_error, replayed_bytes, step_of
+from benchmarks.worker import DTYPES, Step, compiler, gradient_error, in_turns, peak_of, relative_error, replayed_bytes
 
 WAYS = ("tracework", "tracework:max-autotune", "torch.compile", "torch.compile:max-autotune")
 WARM_CALLS = 10
@@ -49,7 +49,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     """
     device, training = job["device"], job["training"]
     reference, inputs = build(job["model"], job["scale"], device, DTYPES[job["dtype"]], training, job["batch"])
-    steps = {"eager": step_of(reference, inputs, training)}
+    steps = {"eager": Step(reference, inputs, training)}
     expected = steps["eager"]().clone()
     result: dict[str, Any] = {**job, "ways": {}}
     for way in job["ways"]:
@@ -60,7 +60,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         held = replayed_bytes(device)
         started = time.perf_counter()
         try:
-            step = step_of(compiler(system, mode or None)(model), inputs, training)
+            step = Step(compiler(system, mode or None)(model), inputs, training)
             got = step().clone()
             row["first_call_s"] = time.perf_counter() - started
             row["error"] = relative_error(got, expected)
@@ -128,17 +128,17 @@ def description(device: str) -> dict[str, Any]:
 
 
 def table_of(rows: Sequence[dict[str, Any]], ways: Sequence[str]) -> Table:
-    """Milliseconds of eager, and of each way the speed-up, the first call with full caches and the error."""
-    table = Table("model", "step", "eager ms", *ways, title="speed-up over eager (first call s, error)")
+    """Milliseconds of eager, and of each way the speed-up, the first call with full caches, the error and the peak of memory."""
+    table = Table("model", "step", "eager ms", *ways, title="speed-up over eager (first call s, error, peak memory over eager's)")
     for row in rows:
-        cells = []
+        cells, eager = [], row.get("ways", {}).get("eager", {})
         for way in ways:
             found = row.get("ways", {}).get(way, {})
             if "speedup" in found:
-                cells.append(f"{found['speedup']:.2f} ({found['first_call_s']:.1f}, {found['error']:.0e})")
+                peak = found["peak_bytes"] / max(1, eager["peak_bytes"])
+                cells.append(f"{found['speedup']:.2f} ({found['first_call_s']:.1f}, {found['error']:.0e}, {peak:.2f})")
             else:
                 cells.append(found.get("failed", row.get("failed", "-"))[:40])
-        eager = row.get("ways", {}).get("eager", {})
         table.add_row(row["model"], "train" if row["training"] else "infer", f"{eager.get('step_s', math.nan) * 1e3:.2f}", *cells)
     return table
 

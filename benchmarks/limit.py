@@ -218,12 +218,12 @@ def main(
     training: bool = False,
 ) -> None:
     """Prints milliseconds of the products of each model's step, by kind of product."""
-    from benchmarks.worker import DTYPES, step_of
+    from benchmarks.worker import DTYPES, Step
 
     for name in names_of(names):
         model, inputs = build(name, scale, device, DTYPES[dtype], training)
         kinds: dict[str, float] = {}
-        for product, count in products_of(step_of(model, inputs, training)).items():
+        for product, count in products_of(Step(model, inputs, training)).items():
             seconds, how = best_of(product, device)
             kind = f"{product.op.overloadpacket.__name__} {how}"
             kinds[kind] = kinds.get(kind, 0.0) + count * seconds * 1e3

@@ -9,7 +9,7 @@ import typer
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.models import MODELS, MORE_MODELS, build
-from benchmarks.worker import DTYPES, compiler, step_of
+from benchmarks.worker import DTYPES, Step, compiler
 
 STEPS = 3
 
@@ -51,7 +51,7 @@ def main(
         raise typer.BadParameter(f"unknown model {name!r}; known: {', '.join(known)}")
     for system in systems.split(","):
         model, inputs = build(name, scale, device, DTYPES[dtype], training)
-        step = step_of(compiler(system, None)(model), inputs, training)
+        step = Step(compiler(system, None)(model), inputs, training)
         print(f"{name} {'train' if training else 'infer'} {system}: {top_kernels(step, device, rows)}", flush=True)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import ctypes
+import gc
 import json
-import resource
 import statistics
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,21 +39,28 @@ def _sync(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def step_of(model: Any, inputs: dict[str, Any], training: bool) -> Callable[[], torch.Tensor]:
+@dataclass(frozen=True)
+class Step:
     """One inference call, or one forward and backward (gradients are left in the parameters)."""
 
-    def infer() -> torch.Tensor:
-        with torch.no_grad():
-            return output_tensor(model(**inputs))
+    model: Any
+    inputs: dict[str, Any]
+    training: bool
 
-    def train() -> torch.Tensor:
-        for p in model.parameters():
-            p.grad = None
-        out = output_tensor(model(**inputs))
+    def __call__(self) -> torch.Tensor:
+        """The output."""
+        if not self.training:
+            with torch.no_grad():
+                return output_tensor(self.model(**self.inputs))
+        self.clear()
+        out = output_tensor(self.model(**self.inputs))
         out.float().square().mean().backward()
         return out.detach()
 
-    return train if training else infer
+    def clear(self) -> None:
+        """Lets go of the gradients of the step before."""
+        for p in self.model.parameters() if self.training else ():
+            p.grad = None
 
 
 def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
@@ -81,7 +91,7 @@ def distances_from_float64(
     """
     exact = copy.deepcopy(eager[0]).double()
     inputs = {name: value.double() if value.is_floating_point() else value for name, value in inputs.items()}
-    expected = step_of(exact, inputs, job["training"])()
+    expected = Step(exact, inputs, job["training"])()
     found = {}
     for name, (module, step) in (("", compiled), ("eager_", eager)):
         found[f"{name}float64_error"] = relative_error(step(), expected)
@@ -99,17 +109,39 @@ def timed(step: Callable[[], Any], device: str) -> float:
     return time.perf_counter() - start
 
 
-def peak_of(step: Callable[[], Any], device: str) -> int:
-    """Peak bytes: of the CUDA allocator for one step, else the process's resident set so far.
+def peak_of(step: Step, device: str) -> int:
+    """Peak bytes of one step: of the CUDA allocator, else how far the process's resident set grows above what it is before.
 
-    What recorded CUDA graphs use while they are replayed is not among them: see replayed_bytes().
+    What recorded CUDA graphs use while they are replayed is not among them: see replayed_bytes(). On a CPU weights are not, either, and the
+    step's gradients are.
     """
-    if device != "cuda":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    torch.cuda.reset_peak_memory_stats()
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        _sync(device)
+        return torch.cuda.max_memory_allocated()
+    return min(_growth(step) for _ in range(CPU_STEPS))
+
+
+CPU_STEPS = 3
+"""Of which the smallest peak counts: what other threads allocate is in it, too."""
+
+
+def _growth(step: Step) -> int:
+    """How many bytes the resident set grows by at most: what an allocator keeps to itself from earlier steps is given back first."""
+    step.clear()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is what is resident now
+    before = _resident("VmHWM")
     step()
-    _sync(device)
-    return torch.cuda.max_memory_allocated()
+    return _resident("VmHWM") - before
+
+
+def _resident(name: str) -> int:
+    """A field of the process's status that counts kilobytes, in bytes."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
 
 
 def replayed_bytes(device: str) -> int:
@@ -138,10 +170,10 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     device, training, dtype = job["device"], job["training"], DTYPES[job["dtype"]]
     reference, inputs = build(job["model"], job["scale"], device, dtype, training)
     model = copy.deepcopy(reference)
-    eager = step_of(reference, inputs, training)
+    eager = Step(reference, inputs, training)
     expected = eager()
     result = dict(job)
-    compiled = step_of(compiler(job["system"], job["mode"])(model), inputs, training)
+    compiled = Step(compiler(job["system"], job["mode"])(model), inputs, training)
     _sync(device)
     started = time.perf_counter()
     got = compiled()
