@@ -1,4 +1,4 @@
-"""The loop that adds nodes to groups: producers first, then neighbours that read the same buffers."""
+"""The loop that adds nodes to groups: producers first, then neighbours that read the same buffers; and groups that become one."""
 
 from typing import Any
 
@@ -10,6 +10,9 @@ from .fusion_rules import Proposal, refusal
 from .graph import Dependencies, live_nodes, output_buffers
 from .group import Group, Member, axis_sizes, candidates
 from .plan import Program, Refusal
+
+MERGED_ON = frozenset({"cpu"})
+"""Types of devices on which groups become one."""
 
 
 class Fuser:
@@ -45,13 +48,18 @@ class Fuser:
                 known = self._readers.setdefault(name, [])
                 if group not in known:
                     known.append(group)
+        if self.options.fuse:
+            self._merge()
         return self.groups
 
     def _start(self, node: Any) -> Group:
-        outer, inner = axis_sizes(node) if isinstance(node, LoopNode) else ([], [])
-        group = Group(len(self.groups), [Member(node, "full" if inner else "outer")], outer, inner)
+        group = self._alone(len(self.groups), node)
         self.groups.append(group)
         return group
+
+    def _alone(self, number: int, node: Any) -> Group:
+        outer, inner = axis_sizes(node) if isinstance(node, LoopNode) else ([], [])
+        return Group(number, [Member(node, "full" if inner else "outer")], outer, inner)
 
     def _ancestors(self, number: int) -> int:
         """Bits of the groups that must run before node `number`."""
@@ -119,6 +127,44 @@ class Fuser:
             problem = found
         self._refuse(group, node, *problem)
         return False
+
+    def _merge(self) -> None:
+        """A node joins one group; where it reads what others compute, too, for the same points, these join it there.
+
+        So both sums of a row that the gradient of a norm takes are of one kernel, whichever of them came first.
+        """
+        refused = {(r.first, r.second) for r in self.refusals}
+        for group in list(self.groups):
+            node = group.members[0].node
+            if not isinstance(node, LoopNode) or node.device.type not in MERGED_ON or all(g is not group for g in self.groups):
+                continue
+            for name in sorted(set().union(*(m.node.reads for m in group.members)) & self.dependencies.writer.keys()):
+                other = self.group_of.get(self.dependencies.writer[name])
+                if other is None or other is group or not isinstance(other.members[0].node, LoopNode):
+                    continue
+                begin = other.members[0].node.name
+                if any((begin, m.node.name) in refused for m in group.members) or self._makes_cycle(other, group.ancestors):
+                    continue
+                merged = self._merged(other, group)
+                if merged is not None:
+                    group = merged
+
+    def _merged(self, first: Group, second: Group) -> Group | None:
+        """The group of the nodes of both, which takes their place, if each may be added in its turn."""
+        mask = first.nodes_mask | second.nodes_mask
+        numbers = [n for n in range(len(self.nodes)) if mask >> n & 1]
+        made = self._alone(second.number, self.nodes[numbers[0]])
+        if not all(self._try(made, self.nodes[n]) for n in numbers[1:]):
+            return None
+        made.nodes_mask = mask
+        gone, kept = 1 << first.number, 1 << second.number
+        made.ancestors = (first.ancestors | second.ancestors) & ~(gone | kept)
+        self.groups = [made if g is second else g for g in self.groups if g is not first]
+        self.group_of.update(dict.fromkeys(numbers, made))
+        for other in self.groups:
+            if other.ancestors & (gone | kept):
+                other.ancestors = (other.ancestors | kept | made.ancestors) & ~gone
+        return made
 
     def _refuse(self, group: Group, node: LoopNode, rule: str, reason: str) -> None:
         self.refusals.append(Refusal(group.members[0].node.name, node.name, rule, reason))
