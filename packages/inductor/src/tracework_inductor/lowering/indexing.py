@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from tracework_primops import prims
 
 from ..ir.buffer import BufferLayout
 from ..ir.index import Size, constant_product, contiguous_strides, flatten, mod, product, same, same_all
 from ..ir.scalar_ops import as_held, ops
-from .layout import is_dense, is_row_major
+from ..schedule.graph import alias_root
+from .layout import is_dense, is_row_major, strides_equal
 from .pointwise import broadcast_sizes, elementwise
 from .registry import Refused, lowers
 from .value import Lazy, Strided, TensorValue, pointwise, settled
@@ -172,10 +174,28 @@ def index(low: Any, x: Any, indices: Sequence[Any], wrap: bool = True) -> Any:
 
 
 def start_from(low: Any, x: Any, *read: Any) -> Strided:
-    """What to scatter into: the input that holds x, if that is where the result ends, or a fresh buffer. read: values that are scattered."""
-    if (at := input_of(low, x, read)) is not None:
+    """What to scatter into: the input that holds x, if that is where the result ends, what x alone is in, or a fresh buffer. read: values
+    that are scattered."""
+    if (at := input_of(low, x, read)) is not None or (at := _read_here_alone(low, x, read)) is not None:
         return at
     return low.realize(Lazy(x.sizes, x.dtype, x.device, x.load, 1, frozenset()), low.spec.strides)
+
+
+def _read_here_alone(low: Any, x: Any, read: Sequence[Any]) -> Strided | None:
+    """x in memory of its own that only this node reads, on a CPU; None where there is none as the result is to lie."""
+    made, at = low.node.args[0], settled(x)
+    if made.target not in MADE_ANEW or len(made.users) != 1 or not isinstance(at, Strided) or at.device.type != "cpu":
+        return None
+    root = alias_root(low.buffers, at.buffer)
+    if low.buffers[root].kind not in ("computed", "extern") or at.offset != 0:
+        return None
+    if any(alias_root(low.buffers, name) == root for value in read for name in getattr(settled(value), "reads", ())):
+        return None
+    return at if strides_equal(at.sizes, at.strides, low.spec.strides) else None
+
+
+MADE_ANEW = frozenset({prims.mm, prims.addmm, prims.index_put})
+"""What gives a value that is no other one's."""
 
 
 @lowers("index_put")

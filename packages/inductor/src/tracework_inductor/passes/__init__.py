@@ -16,6 +16,7 @@ from .packed_convolution import pack_convolutions
 from .packed_linear import pack_linears
 from .pad_matmul import pad_matmul
 from .patch_products import patch_products
+from .scatter_sums import add_scattered
 
 GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOptions], bool]] = {
     complex_parts: lambda options: True,
@@ -27,6 +28,7 @@ GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOption
     pad_matmul: lambda options: True,  # after the two that make products
     pack_convolutions: lambda options: options.packs,
     pack_linears: lambda options: options.packs,
+    add_scattered: lambda options: options.numerics == "default",  # terms are added in another order
     convert_on_gpu: lambda options: True,
     gather_numbers: lambda options: True,
 }
