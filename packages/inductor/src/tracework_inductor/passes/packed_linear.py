@@ -2,7 +2,7 @@
 
 The library's product lays the matrix out anew at each call, for kernels that a packed matrix does not need. As with convolutions, what is
 made of static inputs alone is kept by the runtime until the bytes of an input change (tracework_runtime.packed). That has to cost less
-than it saves: see PAYS and PAYS_READ.
+than it saves: see PAYS and PAYS_READ. Products that our own kernel is as fast for, with nothing kept, are left (lowering/cpu_products.py).
 
 Activations and sums that follow are left to our loops. The library's are no faster inside of a product (on 128x768x768 and 512x768x3072
 within 2 % of a pass after it, which a loop shares with what else is computed), and relu, hardtanh and hardsigmoid lose NaNs there.
@@ -17,7 +17,7 @@ from tracework_primops import Kind, Op, PrimGraph, Tag, prims
 from tracework_runtime.page_watch import can_watch
 
 from .. import _torch
-from ..lowering.cpu_products import has_own_products
+from ..lowering.cpu_products import own_product
 from ..lowering.layout import is_row_major, is_static
 from .rewrites import rewritten
 from .static_values import MAX_TEXT, Derivation, erase_with_operands, static_inputs
@@ -50,19 +50,23 @@ PAYS_READ: Mapping[torch.dtype, tuple[range, int]] = {torch.float32: (range(16, 
 
 def pack_linears(graph: PrimGraph) -> PrimGraph:
     """The graph with packed linear layers; the same object where there are none."""
-    if graph.role != "inference" or has_own_products():
+    if graph.role != "inference":
         return graph
     static = static_inputs(graph)
-    return rewritten(graph, lambda node: _pays(node) and _made(node, static) is not None, lambda node: _rewrite(node, static))
+    return rewritten(
+        graph, lambda node: _pays(node, graph.symbols) and _made(node, static) is not None, lambda node: _rewrite(node, static)
+    )
 
 
-def _pays(node: Any) -> bool:
+def _pays(node: Any, symbols: Any) -> bool:
     """Whether this is a product of the library's linear layer that is faster with a packed matrix."""
     if node.target not in (prims.mm, prims.addmm) or any(v != 1 for v in (*node.args[3:], *node.kwargs.values())):
         return False
     *_, x, matrix = _operands(node)
     spec, sizes = node.meta["spec"], (*x.meta["spec"].sizes, matrix.meta["spec"].sizes[1])
     if spec.device.type != "cpu" or spec.dtype not in PAYS or not is_static(sizes) or not is_row_major(spec.sizes, spec.strides):
+        return False
+    if own_product(spec, x.meta["spec"], matrix.meta["spec"], symbols):
         return False
     return _is_large(spec.dtype, *sizes) and _torch.has_packed_linear(spec.dtype)
 
