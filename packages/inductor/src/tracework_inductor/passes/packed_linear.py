@@ -43,6 +43,8 @@ PAYS: Mapping[torch.dtype, tuple[range, int]] = {
 On one core of an EPYC with AVX-512, microseconds of addmm and of the packed product, 768x3072: float32, 1 row 156 and 152, 8 rows 830 and 354, 64
 4993 and 2945, 512 70985 and 61296; bfloat16 190 and 81, 304 and 189, 1520 and 1349, 15467 and 14973, which is not worth a second copy. The
 call itself takes 10 more, the look at the weights 6: 384x384 in bfloat16 takes 46 and 49 with one row, 512x512 55 and 53, 4096x1024 536 and 286.
+Of AMD's processors it is float32 with fewer than 16 rows, on two cores with 512-bit vectors, and with oneDNN kept to 256: 4x768x768 117, 46 and
+56, 8x2048x1000 640, 261 and 387, 8x768x3072 740, 328 and 454, without the look.
 """
 PAYS_READ: Mapping[torch.dtype, tuple[range, int]] = {torch.float32: (range(16, sys.maxsize), 1 << 24)}
 """dtype -> rows, and multiplications, for which it pays where the matrix is read for that: at 30 GB/s, in bfloat16 as long as is saved."""
