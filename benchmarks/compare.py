@@ -2,7 +2,7 @@
 
 Caches are filled first, several models at once ("cold_s" are the first calls there), then models are timed one after the other; "first_call_s"
 are first calls with full caches. `python -m benchmarks.tables` makes tables and charts of what lies under benchmarks/results.
-A way is a system and a mode: "tracework", "torch.compile:max-autotune".
+A way is a system and a mode: "tracework", "torch.compile:max-autotune", or "torch.compile:freezing", which takes weights for constants.
 """
 
 from __future__ import annotations

@@ -81,14 +81,14 @@ def _frozen(value: Any) -> Any:
 
 
 def products_of(step: Callable[[], Any]) -> Counter[Product]:
-    """The products of one call of an eager step, backward included; those of an encoder's layer too, which torch may compute as one operator."""
-    fused = torch.backends.mha.get_fastpath_enabled()
+    """The products of one call of an eager step, backward included; those of nn.MultiheadAttention's one operator apart."""
+    fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with _Noted() as noted:
             step()
     finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
+        torch.backends.mha.set_fastpath_enabled(fast)
     return noted.found
 
 

@@ -27,6 +27,8 @@ def compiler(system: str, mode: str | None) -> Callable[[Any], Any]:
     if system == "eager":
         return lambda module: module
     if system == "torch.compile":
+        if mode == "freezing":  # an option there
+            return lambda module: torch.compile(module, options={"freezing": True})
         return lambda module: torch.compile(module, mode=mode)
     import tracework
 

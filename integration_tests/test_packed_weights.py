@@ -7,7 +7,7 @@ import torch
 import tracework
 import tracework_runtime
 from torch import nn
-from tracework_inductor.passes import packed_linear
+from tracework_inductor.lowering import cpu_products
 
 
 class Layers(nn.Module):
@@ -61,7 +61,7 @@ WRITES = [load, assign, step, swap, swap_layer, through_data, through_numpy, thr
 
 @pytest.mark.parametrize("write", WRITES)
 def test_what_is_written_counts(write, monkeypatch) -> None:
-    monkeypatch.setattr(packed_linear, "has_own_products", lambda: False)
+    monkeypatch.setattr(cpu_products, "has_own_products", lambda: False)
     torch.manual_seed(0)
     module, x = Layers().eval(), torch.randn(128, 512)
     compiled = tracework.compile(module)

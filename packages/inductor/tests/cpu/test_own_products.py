@@ -8,11 +8,13 @@ import tracework_runtime as runtime
 from prim_programs import build
 from tracework_inductor import compile_graph
 from tracework_inductor.lowering import cpu_products
+from tracework_primops import SymbolTable
 from tracework_primops import prims as p
+from tracework_primops.spec import SizeSpec, TensorSpec
 
 SHAPES = [(16, 1, 16), (17, 9, 31), (48, 16, 16), (49, 383, 17), (23, 385, 33), (100, 800, 64), (1030, 40, 24), (96, 24, 1100),
-          (300, 9000, 16)]  # fmt: skip
-"""Around tiles of 6 x 16, groups of 48 rows, slivers 384 deep, blocks of 1020 rows or 8 MiB, 64 slivers."""
+          (300, 800, 40)]  # fmt: skip
+"""Around tiles of 6 x 16, groups of 48 rows, slivers 384 deep, blocks of 252 rows."""
 
 
 @pytest.fixture(autouse=True)
@@ -70,16 +72,30 @@ def test_nans_and_infinities_stay_where_they_are() -> None:
     assert torch.equal(got.isnan(), expected.isnan()) and torch.equal(got.isinf(), expected.isinf())
 
 
-def test_equal_bits_on_one_thread_and_on_several() -> None:
+def test_equal_bits_on_any_number_of_threads() -> None:
     a, b = matrix(97, 700, False, 1), matrix(700, 90, True, 2)
-    before = torch.get_num_threads()
+    before, found = torch.get_num_threads(), []
     try:
-        torch.set_num_threads(1)
-        one = run(p.mm, a, b)
-        torch.set_num_threads(3)
-        assert torch.equal(run(p.mm, a, b), one)
+        for threads in (1, 2, 3, 4):
+            torch.set_num_threads(threads)
+            found.append(run(p.mm, a, b))
     finally:
         torch.set_num_threads(before)
+    assert all(torch.equal(other, found[0]) for other in found[1:])
+
+
+def test_any_number_of_rows() -> None:
+    """A kernel that is chosen for the rows of the example computes fewer, and none."""
+    table = SymbolTable()
+    rows = table.new(40, "rows", 0, None)
+    specs = SizeSpec(rows), *(TensorSpec(torch.float32, torch.device("cpu"), s, (s[1], 1)) for s in ((rows, 30), (30, 20)))
+    b = matrix(30, 20, False, 2)
+    graph = build(lambda n, x, y: p.mm(x, y), [40, matrix(40, 30, False, 1), b], specs)
+    artifact = compile_graph(graph.replace(symbols=table))
+    assert "if gemm(" in artifact.host_source
+    for count in (40, 100, 3, 1, 0):
+        a = matrix(count, 30, False, 1)
+        close(runtime.load(artifact)([count, a, b])[0], a, b)
 
 
 @pytest.mark.parametrize(

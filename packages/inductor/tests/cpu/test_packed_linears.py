@@ -11,6 +11,7 @@ import torch.nn.functional as F
 import tracework_runtime as runtime
 from prim_programs import build
 from tracework_inductor import InductorOptions, _torch, compile_graph
+from tracework_inductor.lowering import cpu_products
 from tracework_inductor.passes import packed_linear
 from tracework_inductor.passes.packed_linear import pack_linears
 from tracework_primops import prims as p
@@ -28,7 +29,7 @@ def small_ones_too(request, monkeypatch):
     monkeypatch.setattr(packed_linear, "can_watch", lambda: watched)
     monkeypatch.setattr(packed_linear, "PAYS", dict.fromkeys(packed_linear.PAYS, (range(4, 100), 1)))
     monkeypatch.setattr(packed_linear, "PAYS_READ", {torch.float32: (range(4, 100), 1)})
-    monkeypatch.setattr(packed_linear, "has_own_products", lambda: False)
+    monkeypatch.setattr(cpu_products, "has_own_products", lambda: False)
     monkeypatch.setattr(runtime.packed, "LEAST_WATCHED", 1 if watched else 1 << 40)
 
 

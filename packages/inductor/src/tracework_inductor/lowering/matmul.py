@@ -126,7 +126,7 @@ def _with_tiles(low: Any, library: Callable[[], Any], *operands: Any) -> Any:
 
 
 def _product(low: Any, target: str, a: Any, b: Any) -> Any:
-    if target == "torch.mm" and own_product(low.spec, a, b):
+    if target == "torch.mm" and own_product(low.spec, a, b, low.symbols):
         return low.extern(GEMM, (*_windows(low, (a, b)), None), out_form=GEMM)
     strides = low.row_padding.results.get(low.node)
     return low.extern(target, _operands(low, a, b), out_form=target, strides=strides)
@@ -140,7 +140,12 @@ def _with_bias(low: Any, targets: tuple[str, str], bias: Any, matrices: tuple[An
 
     def library() -> Any:
         scale = {k: v for k, v in (("beta", beta), ("alpha", alpha)) if v != 1}
-        if targets[1] == "torch.addmm" and not scale and own_product(low.spec, *matrices) and own_addend(bias, low.spec):
+        if (
+            targets[1] == "torch.addmm"
+            and not scale
+            and own_product(low.spec, *matrices, low.symbols)
+            and own_addend(bias, low.spec)
+        ):
             addend = low.realize(settled(bias))
             if same(addend.strides[-1], 1):
                 return low.extern(GEMM, (*_windows(low, matrices), addend), out_form=GEMM)

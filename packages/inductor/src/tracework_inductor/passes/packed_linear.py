@@ -2,7 +2,7 @@
 
 The library's product lays the matrix out anew at each call, for kernels that a packed matrix does not need. As with convolutions, what is
 made of static inputs alone is kept by the runtime until the bytes of an input change (tracework_runtime.packed). That has to cost less
-than it saves: see PAYS and PAYS_READ.
+than it saves: see PAYS and PAYS_READ. Products that our own kernel is as fast for, with nothing kept, are left (lowering/cpu_products.py).
 
 Activations and sums that follow are left to our loops. The library's are no faster inside of a product (on 128x768x768 and 512x768x3072
 within 2 % of a pass after it, which a loop shares with what else is computed), and relu, hardtanh and hardsigmoid lose NaNs there.
@@ -17,7 +17,7 @@ from tracework_primops import Kind, Op, PrimGraph, Tag, prims
 from tracework_runtime.page_watch import can_watch
 
 from .. import _torch
-from ..lowering.cpu_products import has_own_products
+from ..lowering.cpu_products import own_product
 from ..lowering.layout import is_row_major, is_static
 from ..lowering.vector_products import vector_products
 from .rewrites import rewritten
@@ -44,6 +44,8 @@ PAYS: Mapping[torch.dtype, tuple[range, int]] = {
 On one core of an EPYC with AVX-512, microseconds of addmm and of the packed product, 768x3072: float32, 1 row 156 and 152, 8 rows 830 and 354, 64
 4993 and 2945, 512 70985 and 61296; bfloat16 190 and 81, 304 and 189, 1520 and 1349, 15467 and 14973, which is not worth a second copy. The
 call itself takes 10 more, the look at the weights 6: 384x384 in bfloat16 takes 46 and 49 with one row, 512x512 55 and 53, 4096x1024 536 and 286.
+Of AMD's processors it is float32 with fewer than 16 rows, on two cores with 512-bit vectors, and with oneDNN kept to 256: 4x768x768 117, 46 and
+56, 8x2048x1000 640, 261 and 387, 8x768x3072 740, 328 and 454, without the look.
 """
 PAYS_READ: Mapping[torch.dtype, tuple[range, int]] = {torch.float32: (range(16, sys.maxsize), 1 << 24)}
 """dtype -> rows, and multiplications, for which it pays where the matrix is read for that: at 30 GB/s, in bfloat16 as long as is saved."""
@@ -51,23 +53,25 @@ PAYS_READ: Mapping[torch.dtype, tuple[range, int]] = {torch.float32: (range(16, 
 
 def pack_linears(graph: PrimGraph) -> PrimGraph:
     """The graph with packed linear layers; the same object where there are none."""
-    if graph.role != "inference" or has_own_products():
+    if graph.role != "inference":
         return graph
     static, loops = static_inputs(graph), vector_products(graph.graph, graph.role)
     return rewritten(
         graph,
-        lambda node: node not in loops and _pays(node) and _made(node, static) is not None,
+        lambda node: node not in loops and _pays(node, graph.symbols) and _made(node, static) is not None,
         lambda node: _rewrite(node, static),
     )
 
 
-def _pays(node: Any) -> bool:
+def _pays(node: Any, symbols: Any) -> bool:
     """Whether this is a product of the library's linear layer that is faster with a packed matrix."""
     if node.target not in (prims.mm, prims.addmm) or any(v != 1 for v in (*node.args[3:], *node.kwargs.values())):
         return False
     *_, x, matrix = _operands(node)
     spec, sizes = node.meta["spec"], (*x.meta["spec"].sizes, matrix.meta["spec"].sizes[1])
     if spec.device.type != "cpu" or spec.dtype not in PAYS or not is_static(sizes) or not is_row_major(spec.sizes, spec.strides):
+        return False
+    if own_product(spec, x.meta["spec"], matrix.meta["spec"], symbols):
         return False
     return _is_large(spec.dtype, *sizes) and _torch.has_packed_linear(spec.dtype)
 

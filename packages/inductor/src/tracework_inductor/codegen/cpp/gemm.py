@@ -1,4 +1,4 @@
-"""A matrix product of float32 for CPUs with 256-bit vectors: C = A @ B + addend, any strides of A and B, rows of C contiguous.
+"""A matrix product of float32 for CPUs, in 256-bit vectors: C = A @ B + addend, any strides of A and B, rows of C contiguous.
 
 The design is that of GotoBLAS (K. Goto, R. van de Geijn, ACM TOMS 34, 2008): A is packed in panels of ROWS rows, B in slivers of COLUMNS
 columns that stay in the first-level cache while all panels of A stream past them, and the innermost loop keeps a ROWS x COLUMNS tile
@@ -12,10 +12,10 @@ COLUMNS = 16
 """ROWS * COLUMNS / 8 accumulators, two vectors of B and one element of A: 15 of the 16 registers."""
 DEPTH = 384
 """Rows of a sliver of B: 24 KiB of 32."""
-BLOCK = 1024 // ROWS * ROWS
-"""Rows of A that are packed at once, at most: 1.5 MiB a sliver."""
-FLOATS = 1 << 21
-"""Elements of A that are packed at once, about: 8 MiB."""
+BLOCK = 256 // ROWS * ROWS
+"""Rows of A that are packed at once, at most: 378 KiB, which stay in the second-level cache of 512 or more."""
+PACKING = 8
+"""What packing an element takes, in multiplications."""
 GROUP = 8
 """Panels that are packed together."""
 
@@ -90,51 +90,52 @@ static void tw_rim(int64_t depth, const float* a, const float* b, const float* a
   if (add) for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < columns; ++j) whole[i * COLUMNS + j] = add[i * lda + j];
   tw_tile(depth, a, b, add ? whole : 0, COLUMNS, whole, COLUMNS);
   for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < columns; ++j) c[i * ldc + j] = whole[i * COLUMNS + j]; }
-extern "C" int32_t KERNEL_NAME(const float* a, int64_t ra, int64_t ca, const float* b, int64_t rb, int64_t cb, const float* add,
-    int64_t lda, float* c, int64_t ldc, int64_t m, int64_t n, int64_t k) {
-  const int64_t parts = (k + DEPTH - 1) / DEPTH, most = ((k + parts - 1) / parts + 7) / 8 * 8;
-  const int64_t fitting = tw_imax(FLOATS / k, 16 * ROWS), block = (tw_imin(m, tw_imin(fitting, BLOCK)) + ROWS - 1) / ROWS * ROWS;
-  float* packed = (float*)__builtin_malloc(block * k * sizeof(float));
-  if (!packed) return 1;
-  // Few slivers are shared by threads that take a part of the rows each; each packs the sliver for itself.
-  const int64_t slivers = (n + COLUMNS - 1) / COLUMNS, threads = tw_threads();
-  const int64_t shares = slivers % threads == 0 || slivers >= 8 * threads ? 1 : 4;
-  #pragma omp parallel if(m * n * k > 262144)
-  for (int64_t m0 = 0; m0 < m; m0 += block) {
-    const int64_t rows = tw_imin(block, m - m0), panels = (rows + ROWS - 1) / ROWS, share = (panels + shares - 1) / shares;
-    const int64_t groups = (panels + GROUP - 1) / GROUP;
-    #pragma omp for schedule(static)
-    for (int64_t task = 0; task < parts * groups; ++task) {
-      const int64_t k0 = task / groups * most, depth = tw_imin(most, k - k0), i = task % groups * GROUP;
-      const float* from = a + (m0 + i * ROWS) * ra + k0 * ca;
-      float* to = packed + (k0 * panels + i * depth) * ROWS;
-      if (ra == 1 && (i + GROUP) * ROWS <= rows) tw_pack_panels(from, ca, GROUP, depth, to);
-      else for (int64_t g = 0; g < GROUP && i + g < panels; ++g)
-        tw_pack_rows(from + g * ROWS * ra, ra, ca, tw_imin(ROWS, rows - (i + g) * ROWS), depth, to + g * ROWS * depth); }
+// Rows first to last of C and as many columns, by one thread. `packed` has room for BLOCK rows, or as many as there are, of `most` elements.
+static void tw_part(const float* a, int64_t ra, int64_t ca, const float* b, int64_t rb, int64_t cb, const float* add, int64_t lda,
+    float* c, int64_t ldc, int64_t m, int64_t n, int64_t k, int64_t most, float* packed) {
+  for (int64_t m0 = 0; m0 < m; m0 += BLOCK) {
+    const int64_t rows = tw_imin(BLOCK, m - m0), panels = (rows + ROWS - 1) / ROWS;
     for (int64_t k0 = 0; k0 < k; k0 += most) {
       const int64_t depth = tw_imin(most, k - k0);
-      const float* part = packed + k0 * panels * ROWS;
-      // A static schedule gives a tile of C to the same thread for each k0, so nobody waits in between.
-      #pragma omp for schedule(static) nowait
-      for (int64_t task = 0; task < slivers * shares; ++task) {
+      for (int64_t i = 0; i < panels;) {
+        const float* from = a + (m0 + i * ROWS) * ra + k0 * ca;
+        float* to = packed + i * ROWS * depth;
+        if (ra == 1 && (i + GROUP) * ROWS <= rows) { tw_pack_panels(from, ca, GROUP, depth, to); i += GROUP; }
+        else { tw_pack_rows(from, ra, ca, tw_imin(ROWS, rows - i * ROWS), depth, to); ++i; } }
+      for (int64_t j = 0; j < n; j += COLUMNS) {
         float sliver[DEPTH * COLUMNS] __attribute__((aligned(64)));
-        const int64_t j = task / shares * COLUMNS, columns = tw_imin(COLUMNS, n - j), first = task % shares * share;
-        const int64_t last = tw_imin(first + share, panels);
-        if (first < last) tw_pack_columns(b + k0 * rb + j * cb, rb, cb, columns, depth, sliver);
+        const int64_t columns = tw_imin(COLUMNS, n - j);
+        tw_pack_columns(b + k0 * rb + j * cb, rb, cb, columns, depth, sliver);
         // The next sliver comes near while this one is multiplied: as many lines of the cache as it is deep, some for each panel.
-        const int64_t after = (task + 1) / shares * COLUMNS, lines = after != j && after + COLUMNS <= n ? depth : 0;
-        const int64_t ahead = lines / tw_imax(1, last - first) + 1;
-        const float* next = b + k0 * rb + after * cb;
-        for (int64_t i = first; i < last; ++i) {
+        const int64_t lines = j + 2 * COLUMNS <= n ? depth : 0, ahead = lines / panels + 1;
+        const float* next = b + k0 * rb + (j + COLUMNS) * cb;
+        for (int64_t i = 0; i < panels; ++i) {
           float* to = c + (m0 + i * ROWS) * ldc + j;
           const float* more = k0 ? to : add ? add + (m0 + i * ROWS) * lda + j : 0;
-          for (int64_t q = (i - first) * ahead, e = tw_imin(q + ahead, lines); q < e; ++q)
+          for (int64_t q = i * ahead, e = tw_imin(q + ahead, lines); q < e; ++q)
             __builtin_prefetch(cb == 1 ? next + q * rb : next + q / COLUMNS * COLUMNS + q % COLUMNS * cb);
           const int64_t step = k0 ? ldc : lda, left = tw_imin(ROWS, rows - i * ROWS);
-          if (left == ROWS && columns == COLUMNS) tw_tile(depth, part + i * ROWS * depth, sliver, more, step, to, ldc);
-          else tw_rim(depth, part + i * ROWS * depth, sliver, more, step, to, ldc, left, columns); } } }
-    #pragma omp barrier
-  }
+          if (left == ROWS && columns == COLUMNS) tw_tile(depth, packed + i * ROWS * depth, sliver, more, step, to, ldc);
+          else tw_rim(depth, packed + i * ROWS * depth, sliver, more, step, to, ldc, left, columns); } } } } }
+extern "C" int32_t KERNEL_NAME(const float* a, int64_t ra, int64_t ca, const float* b, int64_t rb, int64_t cb, const float* add,
+    int64_t lda, float* c, int64_t ldc, int64_t m, int64_t n, int64_t k) {
+  if (m == 0) return 0;
+  const int64_t parts = (k + DEPTH - 1) / DEPTH, most = ((k + parts - 1) / parts + 7) / 8 * 8;
+  // Each thread has a rectangle of C, and packs what it needs for itself: what another has packed comes from the cache of another core.
+  const int64_t threads = m * n * k > 262144 ? tw_threads() : 1;
+  int64_t height = 0, width = 0, least = 0;
+  for (int64_t down = 1; down <= threads; ++down) if (threads % down == 0) {
+    const int64_t across = threads / down, h = ((m + down - 1) / down + ROWS - 1) / ROWS * ROWS;
+    const int64_t w = ((n + across - 1) / across + COLUMNS - 1) / COLUMNS * COLUMNS, work = h * w + PACKING * (h + w);
+    if (!least || work < least) { height = h; width = w; least = work; } }
+  const int64_t wide = (n + width - 1) / width, tasks = (m + height - 1) / height * wide, room = tw_imin(height, BLOCK) * most;
+  float* packed = (float*)__builtin_malloc(tasks * room * sizeof(float));
+  if (!packed) return 1;
+  #pragma omp parallel for schedule(static) if(tasks > 1)
+  for (int64_t task = 0; task < tasks; ++task) {
+    const int64_t i = task / wide * height, j = task % wide * width;
+    tw_part(a + i * ra, ra, ca, b + j * cb, rb, cb, add ? add + i * lda + j : 0, lda, c + i * ldc + j, ldc, tw_imin(height, m - i),
+        tw_imin(width, n - j), k, most, packed + task * room); }
   __builtin_free(packed);
   return 0; }
 """
@@ -148,7 +149,7 @@ def _source() -> str:
         ("DEPTH", DEPTH),
         ("BLOCK", BLOCK),
         ("GROUP", GROUP),
-        ("FLOATS", FLOATS),
+        ("PACKING", PACKING),
     ):
         text = text.replace(name, str(value))
     return text.replace("KERNEL_NAME", KERNEL_NAME)
