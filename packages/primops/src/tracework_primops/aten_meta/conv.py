@@ -15,57 +15,23 @@ from ..meta.conv import convolved
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr, Size
-from .rows import at_least, fresh, row, suggests_channels_last
+from .rows import Given, Results, at_least, check, fresh, row, same_sizes, suggests_channels_last
 from .view import unsqueeze
+
+WINDOW = "stride padding dilation transposed output_padding groups"
 
 
 def _at_least(least: int, values: Sequence[Size]) -> bool:
     return all(v.__class__ is not int or v >= least for v in values)
 
 
-def _check(
-    x: TensorSpec,
-    weight: TensorSpec,
-    bias: TensorSpec | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    output_padding: Sequence[Size],
-    groups: int,
-) -> None:
-    """Raises RuntimeError for what eager refuses before it computes."""
-    checks = (
-        (_at_least(1, stride), "non-positive stride is not supported"),
-        (_at_least(0, padding), "negative padding is not supported"),
-        (_at_least(1, dilation), "dilation should be greater than zero"),
-        (_at_least(0, output_padding), "negative output_padding is not supported"),
-        (groups > 0, "non-positive groups is not supported"),
-        (at_least(groups, weight.sizes[0]), f"expected weight to be at least {groups} at dimension 0, but got {weight}"),
-        (
-            not (weight.sizes[0].__class__ is int and weight.sizes[0] % groups),
-            f"weight {weight} is not divisible by groups={groups}",
-        ),
-    )
-    for holds, message in checks:
-        if not holds:
-            raise RuntimeError(message)
-
-
 def _sizes(x: TensorSpec, weight: TensorSpec, *window: Any) -> tuple[Size, ...]:
-    """Raises RuntimeError where the operands do not fit, FakeTensorError for a transposed one's result without elements."""
+    """Raises FakeTensorError for a transposed one's result without elements."""
     *_, transposed, _, groups = window
-    expected = weight.sizes[0] if transposed else weight.sizes[1] * groups
-    if not active.equal(x.sizes[1], expected):
-        raise RuntimeError(
-            f"Given groups={groups}, weight of size {list(weight.sizes)}, expected input{list(x.sizes)} to have {expected} channels, "
-            f"but got {x.sizes[1]} channels instead"
-        )
+    check(active.equal(x.sizes[1], weight.sizes[0] if transposed else weight.sizes[1] * groups))
     sizes, room = convolved(x.sizes, weight.sizes, *window)
     for each in room:
-        if not at_least(0, each):
-            raise RuntimeError(
-                f"Given input size {list(x.sizes)} and kernel size {list(weight.sizes[2:])}: the output is too small"
-            )
+        check(at_least(0, each))
         if transposed and not at_least(1, each):  # some of eager's kernels refuse it, others give nothing
             raise FakeTensorError(f"a transposed convolution of {list(x.sizes)} whose result is empty")
     return sizes
@@ -86,24 +52,16 @@ def _keeps_channels_last(x: TensorSpec, weight: TensorSpec, window: tuple[Any, .
     return x.ndim == 4 or x.device.type == "cuda" or _onednn_convolves(x, weight, *window)
 
 
-def _onednn_convolves(
-    x: TensorSpec,
-    weight: TensorSpec,
-    stride: Sequence[Size],
-    padding: Sequence[Size],
-    dilation: Sequence[Size],
-    transposed: bool,
-    output_padding: Sequence[Size],
-    groups: int,
-) -> bool:
+def _onednn_convolves(x: TensorSpec, weight: TensorSpec, *window: Any) -> bool:
     """Asked with tensors like these at the example's sizes, whose memory is never touched."""
 
-    def numbers(sizes: Sequence[Size]) -> list[int]:
-        return [active.carrier().hint(s) if isinstance(s, Expr) else s for s in sizes]
+    def numbers(sizes: Any) -> Any:
+        return (
+            [active.carrier().hint(s) if isinstance(s, Expr) else s for s in sizes] if isinstance(sizes, (list, tuple)) else sizes
+        )
 
     operands = [torch.empty_strided(numbers(t.sizes), numbers(t.strides), dtype=t.dtype) for t in (x, weight)]
-    window = numbers(stride), numbers(padding), numbers(dilation), transposed, numbers(output_padding), groups
-    return onednn_convolves(*operands, *window)
+    return onednn_convolves(*operands, *map(numbers, window))
 
 
 def _strides(sizes: Sequence[Size], last: bool) -> tuple[Size, ...]:
@@ -115,47 +73,22 @@ def _strides(sizes: Sequence[Size], last: bool) -> tuple[Size, ...]:
     return channels_last(sizes)
 
 
-@row("convolution.default", "_convolution.default")
-def convolution(
-    x: TensorSpec,
-    weight: TensorSpec,
-    bias: TensorSpec | None,
-    stride: Sequence[Size],
-    padding: Sequence[Size],
-    dilation: Sequence[Size],
-    transposed: bool,
-    output_padding: Sequence[Size],
-    groups: int,
-    *rest: Any,
-) -> TensorSpec:
-    if x.ndim != weight.ndim:
-        raise RuntimeError(f"Expected {weight.ndim}D input to convolution, but got input of size: {list(x.sizes)}")
-    if x.dtype is not weight.dtype:
-        raise RuntimeError(f"Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same")
-    _check(x, weight, bias, stride, padding, dilation, output_padding, groups)
-    window = stride, padding, dilation, transposed, output_padding, groups
+@row("convolution.default", "_convolution.default", reads=f"input weight bias {WINDOW}")
+def convolution(x: TensorSpec, weight: TensorSpec, bias: Given, *window: Any) -> TensorSpec:
+    stride, padding, dilation, transposed, output_padding, groups = window
+    check(x.ndim == weight.ndim and x.dtype is weight.dtype)
+    check(_at_least(1, stride) and _at_least(0, padding) and _at_least(1, dilation) and _at_least(0, output_padding))
+    check(groups > 0 and at_least(groups, weight.sizes[0]))
+    check(weight.sizes[0].__class__ is not int or weight.sizes[0] % groups == 0)
     sizes = _sizes(x, weight, *window)
     channels = weight.sizes[1] * groups if transposed else weight.sizes[0]
-    if bias is not None and not (bias.ndim == 1 and active.equal(bias.sizes[0], channels)):
-        raise RuntimeError(f"expected bias to be 1-dimensional with {channels} elements, but got bias of size {list(bias.sizes)}")
+    check(bias is None or same_sizes(bias.sizes, (channels,)))
     return TensorSpec(x.dtype, x.device, sizes, _strides(sizes, _keeps_channels_last(x, weight, window)), 0)
 
 
-@row("convolution_backward.default")
-def convolution_backward(
-    grad: TensorSpec,
-    x: TensorSpec,
-    weight: TensorSpec,
-    bias_sizes: Sequence[Size] | None,
-    stride: Sequence[Size],
-    padding: Sequence[Size],
-    dilation: Sequence[Size],
-    transposed: bool,
-    output_padding: Sequence[Size],
-    groups: int,
-    mask: Sequence[bool],
-) -> tuple[Any, ...]:
-    last = _keeps_channels_last(x, weight, (stride, padding, dilation, transposed, output_padding, groups))
+@row("convolution_backward.default", reads=f"grad_output input weight output_mask {WINDOW}")
+def convolution_backward(grad: TensorSpec, x: TensorSpec, weight: TensorSpec, mask: Sequence[bool], *window: Any) -> Results:
+    last = _keeps_channels_last(x, weight, window)
 
     def laid_out(spec: TensorSpec) -> TensorSpec:
         return TensorSpec(spec.dtype, spec.device, spec.sizes, _strides(spec.sizes, last), 0)

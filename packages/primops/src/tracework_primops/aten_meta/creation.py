@@ -14,7 +14,7 @@ from ..broadcasting import broadcast_sizes
 from ..promotion import number_dtype
 from ..spec import TensorSpec
 from ..symbols.expr import Expr, Size, floordiv
-from .rows import HALVES, check_number, fresh, like_self, names, refuses, row, with_format
+from .rows import HALVES, check, check_number, fresh, like_self, names, refuses, row, row_major, with_format
 
 
 def _device(device: Any, like: TensorSpec | None = None) -> torch.device:
@@ -70,9 +70,7 @@ def scalar_tensor(value: Any, *, dtype: torch.dtype | None = None, **options: An
 
 @refuses("eye.default", "eye.m")
 def eye(n: Size, m: Size | None = None, **options: Any) -> None:
-    for name, size in (("n", n), ("m", n if m is None else m)):
-        if size.__class__ is int and size < 0:
-            raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
+    check(not any(size.__class__ is int and size < 0 for size in (n, m)))
 
 
 WINDOWS = "hann_window hamming_window blackman_window bartlett_window kaiser_window"
@@ -81,10 +79,8 @@ WINDOWS = "hann_window hamming_window blackman_window bartlett_window kaiser_win
 @row(*names(WINDOWS, "default", "periodic", "periodic_alpha", "periodic_alpha_beta", "beta"))
 def window(length: int, *how: Any, dtype: torch.dtype | None = None, **options: Any) -> TensorSpec:
     """torch's own rules are decompositions that import its compiler."""
-    if length.__class__ is int and length < 0:
-        raise RuntimeError(f"a window requires a non-negative length, but got {length}")
-    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-        raise RuntimeError(f"a window expects floating point dtypes, but got {dtype}")
+    check(length.__class__ is not int or length >= 0)
+    check(dtype is None or dtype.is_floating_point or dtype.is_complex)
     return _new((length,), dtype, **options)
 
 
@@ -118,17 +114,11 @@ def _arange(start: Any, end: Any, step: Any, dtype: torch.dtype | None = None, *
 
 
 def _arange_length(start: Any, end: Any, step: Any, of_int64: bool) -> int:
-    """The number of elements; doubles count those of other dtypes. Raises RuntimeError and ValueError as eager does."""
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    """The number of elements; doubles count those of other dtypes."""
+    check(step != 0 and math.isfinite(start) and math.isfinite(end) and (end - start) * step >= 0)
     if of_int64 and not _torch.ARANGE_COUNTS_BROKEN_STEPS:
         start, end, step = int(start), int(end), int(step)
-        if step == 0:
-            raise ValueError("step must be nonzero")
+        check(step != 0, ValueError)
     if of_int64 and not any(isinstance(n, float) for n in (start, end, step)):
         return -((start - end) // step)
     return math.ceil((float(end) - float(start)) / step)
@@ -153,27 +143,22 @@ def contiguous_copy(x: TensorSpec, *, memory_format: torch.memory_format = torch
 def to_copy(x: TensorSpec, **options: Any) -> TensorSpec:
     if x.__class__ is TensorSpec:
         return like(x, **options)
-    if options.get("dtype") is None:  # of a number, which vmap makes a tensor of the dtype that it is computed with
-        raise TypeError("_to_copy of a number without a dtype")
+    check(
+        options.get("dtype") is not None, TypeError
+    )  # of a number, which vmap makes a tensor of the dtype that it is computed with
     return _new((), **{**options, "memory_format": None})
 
 
 @row("copy.default")
 def copy(x: TensorSpec, source: TensorSpec, non_blocking: bool = False) -> TensorSpec:
     shape = broadcast_sizes(x.sizes, source.sizes)
-    if len(shape) > len(x.sizes) or any(m.__class__ is int and m == 1 != n for m, n in zip(x.sizes, shape)):
-        raise RuntimeError(f"copy_: output with shape {list(x.sizes)} doesn't match the broadcast shape {list(shape)}")
+    check(len(shape) == len(x.sizes) and not any(m.__class__ is int and m == 1 != n for m, n in zip(x.sizes, shape)))
     return like_self(x)
 
 
-@row("zero.default", "bernoulli_.float", "bernoulli_.Tensor", "bernoulli.Tensor", "random_.default", "random_.from")
-def filled_like(x: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
-    return like_self(x)
-
-
-@row("bernoulli.default", "bernoulli.p", "poisson.default", "rrelu_with_noise.default")
-def row_major_like(x: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
-    return fresh(x, x.sizes)
+row("zero.default", *names("bernoulli_", "float", "Tensor"), *names("random_", "default", "from"), reads="self")(like_self)
+row("bernoulli.Tensor", reads="self")(like_self)
+row(*names("bernoulli", "default", "p"), *names("poisson rrelu_with_noise", "default"), reads="self")(row_major)
 
 
 @row("rrelu_with_noise_functional.default")
@@ -190,24 +175,21 @@ def normal_of_tensors(mean: Any, std: Any = 1.0, *, generator: torch.Generator |
     return fresh(given[0], broadcast_sizes(*[t.sizes for t in given]))
 
 
-DISTRIBUTIONS: dict[str, tuple[bool, tuple[float, ...], Callable[..., bool], str]] = {
-    "uniform": (False, (0.0, 1.0), operator.gt, "uniform_ expects to return a [from, to) range, but found from={} > to={}"),
-    "normal": (False, (0.0, 1.0), lambda mean, std: std < 0, "normal expects std >= 0.0, but found std {1}"),
-    "exponential": (False, (1.0,), lambda lambd: lambd <= 0, "exponential_ expects lambda > 0.0, but found lambda={}"),
-    "cauchy": (True, (0.0, 1.0), lambda median, sigma: sigma <= 0, "cauchy_ expects sigma > 0.0, but found sigma={1}"),
-    "log_normal": (True, (1.0, 2.0), lambda mean, std: std <= 0, "log_normal_ expects std > 0.0, but found std={1}"),
-    "geometric": (False, (), lambda p: not 0 < p < 1, "geometric_ expects p to be in (0, 1), but got p={}"),
+DISTRIBUTIONS: dict[str, tuple[bool, tuple[float, ...], Callable[..., bool]]] = {
+    "uniform": (False, (0.0, 1.0), operator.le),
+    "normal": (False, (0.0, 1.0), lambda mean, std: std >= 0),
+    "exponential": (False, (1.0,), lambda lambd: lambd > 0),
+    "cauchy": (True, (0.0, 1.0), lambda median, sigma: sigma > 0),
+    "log_normal": (True, (1.0, 2.0), lambda mean, std: std > 0),
+    "geometric": (False, (), lambda p: 0 < p < 1),
 }
-"""name -> whether only floating tensors are filled with it, parameters that are not given, which are refused, with what message."""
+"""name -> whether only floating tensors are filled with it, parameters that are not given, what holds of all."""
 
 
-def _fills(name: str, is_continuous: bool, defaults: tuple[Any, ...], refused: Callable[..., bool], message: str) -> None:
+def _fills(name: str, is_continuous: bool, defaults: tuple[Any, ...], holds: Callable[..., bool]) -> None:
     def rule(x: TensorSpec, *given: Any, generator: torch.Generator | None = None) -> TensorSpec:
-        parameters = (*given, *defaults[len(given) :])
-        if refused(*parameters):
-            raise RuntimeError(message.format(*parameters))
-        if is_continuous and not x.dtype.is_floating_point:
-            raise RuntimeError(f"{name} distribution is a continuous probability distribution, but the dtype is {x.dtype}")
+        check(holds(*given, *defaults[len(given) :]))
+        check(not is_continuous or x.dtype.is_floating_point)
         return like_self(x)
 
     row(f"{name}_.default", f"{name}_functional.default" if name == "normal" else f"{name}.default")(rule)
@@ -234,28 +216,15 @@ def of_first_argument(x: TensorSpec, *rest: Any, generator: torch.Generator | No
 @row("repeat.default")
 def repeat(x: TensorSpec, repeats: Sequence[Size]) -> TensorSpec:
     lead = len(repeats) - x.ndim
-    if lead < 0:
-        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    check(lead >= 0)
     sizes = tuple(r * (x.sizes[i - lead] if i >= lead else 1) for i, r in enumerate(repeats))
-    for size in sizes:
-        if size.__class__ is int and size < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(sizes)}")
+    check(not any(size.__class__ is int and size < 0 for size in sizes))
     return fresh(x, sizes)
 
 
-@row("multinomial.default")
-def multinomial(
-    x: TensorSpec, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
-) -> TensorSpec:
-    if not x.dtype.is_floating_point:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {x.dtype}")
-    if x.ndim not in (1, 2):
-        raise RuntimeError("prob_dist must be 1 or 2 dim")
-    if x.sizes[-1].__class__ is int and x.sizes[-1] > 2**24:
-        raise RuntimeError("number of categories cannot exceed 2^24")
-    if num_samples <= 0:
-        raise RuntimeError("cannot sample n_sample <= 0 samples")
-    if not replacement and x.sizes[-1].__class__ is int and num_samples > x.sizes[-1]:
-        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    sizes = (*x.sizes[:-1], num_samples)
-    return fresh(x, sizes, torch.int64)
+@row("multinomial.default", reads="self num_samples replacement")
+def multinomial(x: TensorSpec, num_samples: int, replacement: bool) -> TensorSpec:
+    check(x.dtype.is_floating_point and x.ndim in (1, 2) and num_samples > 0)
+    categories = x.sizes[-1]
+    check(categories.__class__ is not int or categories <= 2**24 and (replacement or num_samples <= categories))
+    return fresh(x, (*x.sizes[:-1], num_samples), torch.int64)

@@ -51,7 +51,7 @@ COMPLEX = frozenset(
     avg_pool3d binary_cross_entropy binary_cross_entropy_with_logits bitwise_and bitwise_left_shift bitwise_not bitwise_or
     bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min copysign cummax cummin digamma elu erf erfc erfinv floor
     floor_divide fmod frac fractional_max_pool2d fractional_max_pool3d gcd ge gelu glu grid_sampler_2d grid_sampler_3d gt hardshrink
-    hardsigmoid hardswish hardtanh histc histogram huber_loss hypot i0 igamma igammac kthvalue lcm le leaky_relu lgamma logaddexp2
+    hardsigmoid hardswish hardtanh histc histogram huber_loss hypot i0 igamma igammac kthvalue lcm le leaky_relu lgamma log_sigmoid_forward logaddexp2
     logit lt max max_pool2d_with_indices max_pool3d_with_indices max_unpool2d max_unpool3d median min mish mse_loss
     multi_margin_loss multilabel_margin_loss_forward mvlgamma nanmedian native_batch_norm native_group_norm native_layer_norm
     nextafter nll_loss_forward polygamma relu remainder round rrelu_with_noise segment_reduce sign signbit smooth_l1_loss softplus
@@ -243,16 +243,27 @@ def _specs(args: Sequence[Any]) -> Iterator[TensorSpec]:
 
 def refusal(func: Any, args: Sequence[Any]) -> type[Exception]:
     """The class of what eager's kernel on the CPU raises for tensors of such dtypes: it differs between the minor versions of torch."""
+    error = eager_error(func, args, {})
+    return RuntimeError if error is None else type(error)
+
+
+def eager_error(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:
+    """What eager's kernel on the CPU raises for tensors like these, of which it must not read more than indices."""
+    places = {place for place, a in enumerate(func._schema.arguments) if a.alias_info is not None}
     try:
-        func(*(_of_zeros(a) for a in args))
+        func(*[_real(a, place in places) for place, a in enumerate(args)], **{name: _real(a) for name, a in kwargs.items()})
     except Exception as error:
-        return type(error)
-    return RuntimeError
+        return error
+    return None
 
 
-def _of_zeros(a: Any) -> Any:
-    """The argument of a call of the kernel: a tensor without memory of its own for a description of one."""
-    if a.__class__ is TensorSpec:
-        sizes = [s if s.__class__ is int else 2 for s in a.sizes]
-        return torch.zeros((), dtype=a.dtype, device="cpu").expand(sizes)
-    return [_of_zeros(b) for b in a] if isinstance(a, list | tuple) else a
+def _real(a: Any, is_aliased: bool = False) -> Any:
+    """The argument of a call of the kernel: a tensor for a description of one; open sizes are two.
+
+    Memory that nobody writes to is no more than an address. What may be an index is one zero, seen everywhere.
+    """
+    if a.__class__ is not TensorSpec:
+        return [_real(b, is_aliased) for b in a] if isinstance(a, list | tuple) else a
+    if a.is_symbolic or not (is_aliased or a.dtype.is_floating_point or a.dtype.is_complex):
+        return torch.zeros((), dtype=a.dtype).expand([s if s.__class__ is int else 2 for s in a.sizes])
+    return torch.empty_strided(a.sizes, a.strides, dtype=a.dtype)

@@ -9,57 +9,39 @@ import torch
 
 from .. import broadcasting
 from .._torch import ADDMV_CONVERTS
-from ..elementwise import contiguous, elementwise
+from ..elementwise import common_device, contiguous, elementwise
 from ..errors import DataDependentError
 from ..meta import matmul as products
 from ..promotion import complex_of, promote, real_of
 from ..spec import TensorSpec
 from ..symbols import active, minimum
 from ..symbols.expr import Size
-from .rows import fresh, like_self, refuses, row, symbolic
+from .rows import Given, Results, check, fresh, like_self, refuses, row, same_sizes, symbolic
 
 
-def _match(a: Size, b: Size, what: str) -> None:
-    if not active.equal(a, b):
-        raise RuntimeError(f"{what}: sizes {a} and {b} cannot be multiplied")
-
-
-def _same_dtype(op: str, a: TensorSpec, b: TensorSpec) -> None:
-    if a.dtype is not b.dtype:
-        raise RuntimeError(f"{op}: expected both tensors to have the same dtype, but got {a.dtype} and {b.dtype}")
-
-
-def _added(op: str, bias: TensorSpec, out: TensorSpec) -> TensorSpec:
+def _added(bias: TensorSpec, out: TensorSpec) -> TensorSpec:
     """What is added to a product has its dtype, and is broadcast to its sizes."""
-    _same_dtype(op, bias, out)
-    if bias.sizes == out.sizes:
-        return out
-    whole = elementwise(out.dtype, [out, bias]).sizes
-    if len(whole) != out.ndim or not all(map(active.equal, whole, out.sizes)):
-        raise RuntimeError(f"{op}: sizes {list(bias.sizes)} cannot be expanded to those of the product, {list(out.sizes)}")
+    check(bias.dtype is out.dtype)
+    check(bias.sizes == out.sizes or same_sizes(elementwise(out.dtype, [out, bias]).sizes, out.sizes))
     return out
 
 
-def _same_kind(op: str, a: TensorSpec, b: TensorSpec) -> None:
-    _same_dtype(op, a, b)
-    if a.device != b.device:
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {a.device} and {b.device}!"
-        )
+def _check_factors(a: TensorSpec, b: TensorSpec, *ndims: int) -> None:
+    """Factors have so many dims, one dtype and one device, and the sizes that are summed over, or that both are a batch of, are equal."""
+    check((a.ndim, b.ndim) == ndims and a.dtype is b.dtype)
+    common_device((a, b))
+    check(active.equal(a.sizes[-1], b.sizes[-2 if b.ndim > 1 else 0]) and same_sizes(a.sizes[:-2], b.sizes[:-2]))
 
 
 @row("mm.default")
 def mm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
-    if a.ndim != 2 or b.ndim != 2:
-        raise RuntimeError("mat1 and mat2 must be matrices")
-    _same_kind("mm", a, b)
-    _match(a.sizes[1], b.sizes[0], "mm")
+    _check_factors(a, b, 2, 2)
     return products.mm(a, b)
 
 
 @row("addmm.default")
 def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    return _added("addmm", bias, mm(a, b))
+    return _added(bias, mm(a, b))
 
 
 @row("addr.default")
@@ -72,33 +54,23 @@ def addr(x: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: A
 
 @row("bmm.default")
 def bmm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
-    if a.ndim != 3 or b.ndim != 3:
-        raise RuntimeError("batch1 and batch2 must be 3D tensors")
-    _same_kind("bmm", a, b)
-    _match(a.sizes[0], b.sizes[0], "bmm")
-    _match(a.sizes[2], b.sizes[1], "bmm")
+    _check_factors(a, b, 3, 3)
     return products.bmm(a, b)
 
 
 @row("baddbmm.default")
 def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    return _added("baddbmm", bias, bmm(a, b))
+    return _added(bias, bmm(a, b))
 
 
 @refuses("dot.default", "vdot.default")
 def dot(a: TensorSpec, b: TensorSpec) -> None:
-    if a.ndim != 1 or b.ndim != 1:
-        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
-    _same_kind("dot", a, b)
-    _match(a.sizes[0], b.sizes[0], "dot")
+    _check_factors(a, b, 1, 1)
 
 
 @row("mv.default")
 def mv(a: TensorSpec, b: TensorSpec) -> TensorSpec:
-    if a.ndim != 2 or b.ndim != 1:
-        raise RuntimeError(f"vector + matrix @ vector expected, got {a.ndim}, {b.ndim}")
-    _same_kind("mv", a, b)
-    _match(a.sizes[1], b.sizes[0], "mv")
+    _check_factors(a, b, 2, 1)
     return products.mv(a, b)
 
 
@@ -106,12 +78,10 @@ def mv(a: TensorSpec, b: TensorSpec) -> TensorSpec:
 def addmv(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
     out = mv(a, b)
     if not ADDMV_CONVERTS or bias.dtype is out.dtype:
-        return _added("addmv", bias, out)
-    if 0 in a.sizes and beta != 0 and not torch.can_cast(bias.dtype, out.dtype):  # there it is a product with beta
-        raise RuntimeError(f"result type {bias.dtype} can't be cast to the desired output type {out.dtype}")
-    if out.dtype is torch.bool:
-        raise NotImplementedError("addmv is not implemented for bool")
-    return _added("addmv", bias.replace(dtype=out.dtype), out)
+        return _added(bias, out)
+    check(0 not in a.sizes or beta == 0 or torch.can_cast(bias.dtype, out.dtype))  # there it is a product with beta
+    check(out.dtype is not torch.bool, NotImplementedError)
+    return _added(bias.replace(dtype=out.dtype), out)
 
 
 def _heads_inside(q: TensorSpec, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> TensorSpec:
@@ -124,42 +94,23 @@ def _accumulate(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
-@row("_scaled_dot_product_flash_attention_for_cpu.default")
-def flash_cpu(
-    q: TensorSpec, k: TensorSpec, v: TensorSpec, dropout: float = 0.0, causal: bool = False, **options: Any
-) -> tuple[Any, ...]:
+@row("_scaled_dot_product_flash_attention_for_cpu.default", reads="query")
+def flash_cpu(q: TensorSpec) -> Results:
     return like_self(q), _heads_inside(q, q.sizes[:3], _accumulate(q.dtype))
 
 
-@row("_scaled_dot_product_flash_attention_for_cpu_backward.default")
-def flash_cpu_backward(
-    grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, *rest: Any, **options: Any
-) -> tuple[Any, ...]:
-    return tuple(_heads_inside(x, x.sizes) for x in (q, k, v))
+@row("_scaled_dot_product_flash_attention_for_cpu_backward.default", reads="query key value")
+def flash_cpu_backward(*operands: TensorSpec) -> Results:
+    return tuple(_heads_inside(x, x.sizes) for x in operands)
 
 
-@row("_native_multi_head_attention.default")
+@row("_native_multi_head_attention.default", reads="query key embed_dim num_head need_weights average_attn_weights")
 def native_multi_head_attention(
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    embed_dim: int,
-    num_head: int,
-    qkv_weight: TensorSpec,
-    qkv_bias: TensorSpec,
-    proj_weight: TensorSpec,
-    proj_bias: TensorSpec,
-    mask: TensorSpec | None = None,
-    need_weights: bool = True,
-    average_attn_weights: bool = True,
-    mask_type: int | None = None,
-) -> tuple[Any, ...]:
+    q: TensorSpec, k: TensorSpec, width: int, heads: int, need_weights: bool, averages: bool
+) -> Results:
     """The second result is undefined unless weights are asked for, which torch's meta kernel does not say."""
-    out = fresh(q, (*q.sizes[:-1], embed_dim))
-    if not need_weights:
-        return out, None
-    heads = () if average_attn_weights else (num_head,)
-    return out, fresh(q, (q.sizes[0], *heads, q.sizes[1], k.sizes[1]))
+    weights = q.sizes[0], *(() if averages else (heads,)), q.sizes[1], k.sizes[1]
+    return fresh(q, (*q.sizes[:-1], width)), fresh(q, weights) if need_weights else None
 
 
 def _by_columns(x: TensorSpec, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> TensorSpec:
@@ -169,32 +120,27 @@ def _by_columns(x: TensorSpec, sizes: Sequence[Size], dtype: torch.dtype | None 
     return TensorSpec(dtype or x.dtype, x.device, sizes, (*inner[:-2], inner[-1], inner[-2]), 0)
 
 
-def _matrices(op: str, x: TensorSpec, square: bool = False) -> None:
-    if x.ndim < 2:
-        raise RuntimeError(f"{op}: The input tensor must have at least 2 dimensions.")
-    if square and not active.equal(x.sizes[-1], x.sizes[-2]):
-        raise RuntimeError(f"{op}: A must be batches of square matrices, but they are {x.sizes[-2]} by {x.sizes[-1]} matrices")
+def _check_matrices(x: TensorSpec, square: bool = False) -> None:
+    check(x.ndim > 1 and (not square or active.equal(x.sizes[-1], x.sizes[-2])))
 
 
 @row("geqrf.default")
-def geqrf(x: TensorSpec) -> tuple[Any, ...]:
-    _matrices("geqrf", x)
+def geqrf(x: TensorSpec) -> Results:
+    _check_matrices(x)
     return _by_columns(x, x.sizes), fresh(x, (*x.sizes[:-2], minimum(x.sizes[-2], x.sizes[-1])))
 
 
 @row("linalg_eig.default")
-def linalg_eig(x: TensorSpec) -> tuple[Any, ...]:
-    _matrices("linalg.eig", x, square=True)
+def linalg_eig(x: TensorSpec) -> Results:
+    _check_matrices(x, square=True)
     dtype = complex_of(x.dtype)
     layout = fresh if x.device.type == "cuda" else _by_columns
     return fresh(x, x.sizes[:-1], dtype), layout(x, x.sizes, dtype)
 
 
 @row("_linalg_svd.default")
-def linalg_svd(
-    x: TensorSpec, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
-) -> tuple[Any, ...]:
-    _matrices("linalg.svd", x)
+def linalg_svd(x: TensorSpec, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Results:
+    _check_matrices(x)
     m, n = x.sizes[-2:]
     least, batch = minimum(m, n), x.sizes[:-2]
     values = fresh(x, (*batch, least), real_of(x.dtype))
@@ -209,11 +155,10 @@ def linalg_svd(
 def linalg_solve_triangular(
     a: TensorSpec, b: TensorSpec, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> TensorSpec:
-    _matrices("linalg.solve_triangular", a, square=True)
-    _matrices("linalg.solve_triangular", b)
-    _same_kind("linalg.solve_triangular", a, b)
-    if not active.equal(a.sizes[-1], b.sizes[-2 if left else -1]):
-        raise RuntimeError(f"linalg.solve_triangular: Incompatible shapes of A and B for the equation: {a} and {b}")
+    _check_matrices(a, square=True)
+    _check_matrices(b)
+    common_device((a, b))
+    check(a.dtype is b.dtype and active.equal(a.sizes[-1], b.sizes[-2 if left else -1]))
     return _by_columns(b, (*broadcasting.broadcast_sizes(a.sizes[:-2], b.sizes[:-2]), *b.sizes[-2:]))
 
 
@@ -224,10 +169,8 @@ def linalg_check_errors(info: TensorSpec, api_name: str, *, is_matrix: bool) -> 
 
 
 @symbolic("linalg_pinv.atol_rtol_tensor")
-def linalg_pinv(
-    x: TensorSpec, *, atol: TensorSpec | None = None, rtol: TensorSpec | None = None, hermitian: bool = False
-) -> TensorSpec:
-    _matrices("linalg.pinv", x, square=hermitian)
+def linalg_pinv(x: TensorSpec, *, atol: Given = None, rtol: Given = None, hermitian: bool = False) -> TensorSpec:
+    _check_matrices(x, square=hermitian)
     return fresh(x, (*x.sizes[:-2], x.sizes[-1], x.sizes[-2]))
 
 
@@ -247,7 +190,7 @@ def _with_ones(sizes: Sequence[Size], dims: Sequence[int]) -> tuple[Size, ...]:
 
 
 @row("linalg_lstsq.default")
-def linalg_lstsq(a: TensorSpec, b: TensorSpec, rcond: float | None = None, *, driver: str | None = None) -> tuple[Any, ...]:
+def linalg_lstsq(a: TensorSpec, b: TensorSpec, rcond: float | None = None, *, driver: str | None = None) -> Results:
     """Sums of squared residuals come out only of drivers that compute them, and of two of these only when all ranks are full."""
     vectors = b.ndim == a.ndim - 1 and b.sizes == a.sizes[:-1]
     right = (*b.sizes, 1) if vectors else b.sizes
@@ -273,27 +216,14 @@ def linalg_lstsq(a: TensorSpec, b: TensorSpec, rcond: float | None = None, *, dr
     )
 
 
-@row("_cudnn_rnn.default")
-def cudnn_rnn(
-    x: TensorSpec,
-    weights: Sequence[TensorSpec],
-    stride: int,
-    weight_buf: TensorSpec | None,
-    hx: TensorSpec,
-    cx: TensorSpec | None,
-    mode: int,
-    hidden: int,
-    proj: int,
-    layers: int,
-    batch_first: bool,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_sizes: Sequence[int],
-    state: TensorSpec | None,
-) -> tuple[Any, ...]:
+RNN = "input weight_buf hx cx hidden_size proj_size num_layers batch_first train bidirectional batch_sizes"
+
+
+@row("_cudnn_rnn.default", reads=RNN)
+def cudnn_rnn(x: TensorSpec, packed: Given, hx: TensorSpec, cx: Given, hidden: int, proj: int, layers: int, *how: Any) -> Results:
     """Of a layer that is not trained: what its backward needs is as large as the library says. The library works step by step: with the
     batch first, the result lies as if it were not, which torch's meta kernel does not say, nor the dtype of a cell."""
+    batch_first, train, bidirectional, batch_sizes = how
     if train:
         raise DataDependentError("the workspace of a recurrent layer in training")
     directions = 2 if bidirectional else 1
@@ -308,7 +238,7 @@ def cudnn_rnn(
             strides = (out.strides[1], out.strides[0], out.strides[2])
             out = out.replace(sizes=(batch, steps, width), strides=strides)
     cell = (0,) if cx is None else (states, batch, hidden)
-    buffer = fresh(x, (0,)) if weight_buf is None else weight_buf  # nobody reads it
+    buffer = fresh(x, (0,)) if packed is None else packed  # nobody reads it
     return out, fresh(x, (states, batch, proj or hidden)), fresh(hx, cell), fresh(x, (0,), torch.uint8), buffer
 
 
@@ -316,22 +246,13 @@ GRU = 3
 """How oneDNN's layers name this kind."""
 
 
-@row("mkldnn_rnn_layer_backward.default")
-def onednn_layer_backward(
-    x: TensorSpec,
-    w_ih: TensorSpec,
-    w_hh: TensorSpec,
-    b_ih: TensorSpec,
-    b_hh: TensorSpec,
-    hx: TensorSpec,
-    cx: TensorSpec,
-    *rest: Any,
-) -> tuple[Any, ...]:
+@row("mkldnn_rnn_layer_backward.default", reads="input weight1 weight2 weight3 hx_ cx_tmp mode hidden_size")
+def onednn_layer_backward(x: TensorSpec, w_ih: TensorSpec, w_hh: TensorSpec, b_ih: TensorSpec, *rest: Any) -> Results:
     """Gradients are float32 whatever the layer's dtype is (meta kernels of torch before 2.13 say otherwise); a GRU has one bias more.
 
     A layer without biases is handed zeros of its weights' sizes, whose gradients are those of biases all the same.
     """
-    mode, hidden = rest[7:9]
+    hx, cx, mode, hidden = rest
     bias = (4 * hidden if mode == GRU else b_ih.sizes[0],)
     sizes = (x.sizes, w_ih.sizes, w_hh.sizes, bias, bias, hx.sizes, cx.sizes)
     return tuple(fresh(x, each, torch.float32) for each in sizes)

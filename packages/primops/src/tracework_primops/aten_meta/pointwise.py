@@ -18,8 +18,13 @@ from .dtypes import check_dtypes, refusal
 from .rows import (
     HALVES,
     WHOLE,
+    Given,
+    Refused,
+    Results,
+    check,
     check_number,
     clamp_bound,
+    demand,
     fresh,
     laid_out,
     like_first,
@@ -44,8 +49,7 @@ WHOLE.update(map(overload, [*names(TAKEN_WHOLE, "default"), *names("where", "Sca
 
 
 def _no_bools(a: Value, b: Value, *rest: Value, **options: Value) -> None:
-    if result_dtype(a, b) is torch.bool:
-        raise NotImplementedError("not implemented for 'Bool'")
+    check(result_dtype(a, b) is not torch.bool, NotImplementedError)
 
 
 UNLESS_BOOL = "remainder fmod bitwise_left_shift bitwise_right_shift __lshift__ __rshift__"
@@ -56,21 +60,16 @@ refuses(*names("gcd lcm floor_divide", "default"), "floor_divide.Scalar")(_no_bo
 @refuses("add.Tensor", "add.Scalar")
 def add(a: Value, b: Value, alpha: Value = 1) -> None:
     dtype = result_dtype(a, b)
-    if alpha.__class__ is complex and not dtype.is_complex:
-        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
-    if alpha.__class__ is bool and dtype is not torch.bool:
-        raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if alpha.__class__ is float and not (dtype.is_floating_point or dtype.is_complex):
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    check(dtype.is_complex or alpha.__class__ is not complex)
+    check(dtype is torch.bool or alpha.__class__ is not bool)
+    check(dtype.is_complex or dtype.is_floating_point or alpha.__class__ is not float)
     check_number(alpha, dtype)
 
 
 @refuses("sub.Tensor", "sub.Scalar")
 def sub(a: Value, b: Value, alpha: Value = 1) -> None:
     if any(x.__class__ is bool or getattr(x, "dtype", None) is torch.bool for x in (a, b)):
-        raise refusal(torch.ops.aten.sub.Tensor, (a, b))(
-            "Subtraction, the `-` operator, with a bool tensor is not supported; use `^` or `logical_xor()`."
-        )
+        raise Refused(refusal(torch.ops.aten.sub.Tensor, (a, b)))
     add(a, b, alpha)
 
 
@@ -105,11 +104,9 @@ laid_out(row_major, "pow.Scalar", "mvlgamma.default")
 @refuses("pow.Tensor_Scalar")
 def pow_by_number(a: TensorSpec, b: Value) -> None:
     dtype = result_dtype(a, b)
-    if b.__class__ is int and not (dtype.is_floating_point or dtype.is_complex):
-        if b < 0:
-            raise RuntimeError("Integers to negative integer powers are not allowed.")
-        check_number(b, dtype)
-    if dtype in HALVES:
+    is_whole = b.__class__ is int and not (dtype.is_floating_point or dtype.is_complex)
+    check(not is_whole or b >= 0)
+    if is_whole or dtype in HALVES:
         check_number(b, dtype)
 
 
@@ -129,23 +126,40 @@ def ldexp(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     return elementwise(result_dtype(a, power), [a, power])
 
 
-@refuses("heaviside.default")
-def heaviside(a: TensorSpec, b: TensorSpec) -> None:
-    if a.dtype.is_complex or b.dtype.is_complex:
-        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
-    if a.dtype is not b.dtype:
-        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+def _one_real_dtype(a: TensorSpec, b: TensorSpec) -> bool:
+    return a.dtype is b.dtype and not a.dtype.is_complex
+
+
+def _is_vector_of_numbers(value: Value) -> bool:
+    """Whether what is to be one number is a tensor with dims."""
+    return value.__class__ is TensorSpec and value.ndim > 0
+
+
+PARTS = (torch.float16, torch.float32, torch.float64)
+demand(_one_real_dtype, "heaviside.default")
+demand(lambda a, b: a.dtype in PARTS and a.dtype is b.dtype, "complex.default")
+demand(lambda x, *, decimals: x.dtype.is_floating_point, "round.decimals", error=NotImplementedError)
+demand(lambda a, value: not _is_vector_of_numbers(value), "fill.Tensor")
+demand(lambda a: a.dtype is not torch.bool, "neg.default")
+demand(lambda a, *, approximate="none": approximate in ("none", "tanh"), "gelu.default")
+demand(lambda a, lambd=0.5: 0 <= lambd <= torch.finfo(a.dtype).max, "softshrink.default")
+demand(lambda a, alpha=1.0: alpha != 0, "celu.default")
+demand(lambda a, p: p > 0, "mvlgamma.default")
+demand(lambda mask, a, b: mask.dtype in (torch.bool, torch.uint8), *names("where", "self", "ScalarOther", "ScalarSelf", "Scalar"))
+demand(lambda a, b, c, *, value=1: any(x.dtype.is_floating_point or x.dtype.is_complex for x in (b, c)), "addcdiv.default")
+demand(lambda a, b, weight: not _is_vector_of_numbers(weight) or weight.dtype is a.dtype, "lerp.Scalar", "lerp.Tensor")
+demand(lambda a, b, reduction=1, delta=1.0: delta > 0, "huber_loss.default")
+demand(lambda a, b, reduction=1, beta=1.0: beta >= 0, "smooth_l1_loss.default")
+demand(lambda grad, a, b, *rest: a.dtype is b.dtype is grad.dtype, "huber_loss_backward.default")
 
 
 @refuses("glu.default")
 def glu(x: TensorSpec, dim: int = -1) -> Declined:
-    if not x.ndim:
-        raise RuntimeError("glu does not support scalars because halving size must be even")
-    dim = wrap_dim(dim, x.ndim)
-    if x.sizes[dim].__class__ is not int:
+    check(x.ndim > 0)
+    size = x.sizes[wrap_dim(dim, x.ndim)]
+    if size.__class__ is not int:
         return NotImplemented
-    if x.sizes[dim] % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {x.sizes[dim]}")
+    check(size % 2 == 0)
     return None
 
 
@@ -160,21 +174,13 @@ laid_out(_glu_layout, "glu.default")
 @refuses("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(a: Value, b: Value, *, rounding_mode: str | None = None) -> None:
     if rounding_mode is not None:
-        _no_bools(a, b)
-        if result_dtype(a, b).is_complex:
-            raise NotImplementedError(f"rounded division is not implemented for {result_dtype(a, b)}")
-
-
-@refuses("round.decimals")
-def round_decimals(x: TensorSpec, *, decimals: int) -> None:
-    if not x.dtype.is_floating_point:
-        raise NotImplementedError(f"rounding to decimals is not implemented for {x.dtype}")
+        dtype = result_dtype(a, b)
+        check(dtype is not torch.bool and not dtype.is_complex, NotImplementedError)
 
 
 @refuses("hardtanh.default")
 def hardtanh(x: TensorSpec, min_val: Value = -1, max_val: Value = 1) -> None:
-    if x.dtype is torch.uint8 and not _torch.CLAMPS_AT_LIMITS and (min_val < 0 or max_val < 0):
-        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    check(x.dtype is not torch.uint8 or _torch.CLAMPS_AT_LIMITS or min_val >= 0 and max_val >= 0)
     clamp_bound(min_val, x.dtype, upper=False)
     clamp_bound(max_val, x.dtype, upper=True)
 
@@ -187,18 +193,6 @@ laid_out(
 )
 
 
-@row("nan_to_num.default")
-def nan_to_num(a: TensorSpec, *rest: Value) -> TensorSpec:
-    """Of complex numbers, too, which the decomposition leaves to eager."""
-    return like_self(a)
-
-
-@refuses("fill.Tensor")
-def fill_with_tensor(a: TensorSpec, value: TensorSpec) -> None:
-    if value.ndim:
-        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
-
-
 @refuses("fill.Scalar")
 def fill(x: TensorSpec, value: Value) -> None:
     check_number(value, x.dtype)
@@ -209,53 +203,12 @@ def _angle_layout(spec: TensorSpec, a: TensorSpec) -> TensorSpec:
     return row_major(spec) if a.dtype.is_complex else like_operands(spec, a)
 
 
+row("nan_to_num.default", reads="self")(like_self)  # of complex numbers, too, which the decomposition leaves to eager
 laid_out(_angle_layout, "angle.default")
+laid_out(lambda spec, x: row_major(spec) if x.device.type == "cpu" else spec, "log_sigmoid_forward.default")
 
 
-@refuses("neg.default")
-def neg(a: TensorSpec) -> None:
-    if a.dtype is torch.bool:
-        raise RuntimeError(
-            "Negation, the `-` operator, on a bool tensor is not supported; use the `~` or `logical_not()` operator instead."
-        )
-
-
-@refuses("gelu.default")
-def gelu(a: TensorSpec, *, approximate: str = "none") -> None:
-    if approximate not in ("none", "tanh"):
-        raise RuntimeError("approximate argument must be either none or tanh.")
-
-
-@refuses("softshrink.default")
-def softshrink(a: TensorSpec, lambd: Value = 0.5) -> None:
-    if not 0 <= lambd <= torch.finfo(a.dtype).max:
-        raise RuntimeError(
-            f"lambda must be in range [0, {torch.finfo(a.dtype).max:g}] for input dtype {a.dtype}, but found {lambd}"
-        )
-
-
-@refuses("celu.default")
-def celu(a: TensorSpec, alpha: Value = 1.0) -> None:
-    if alpha == 0:
-        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-
-
-@refuses("complex.default")
-def complex_of_parts(a: TensorSpec, b: TensorSpec) -> None:
-    halves = (torch.float16, torch.float32, torch.float64)
-    if a.dtype not in halves or a.dtype is not b.dtype:
-        raise RuntimeError(
-            f"Expected both inputs to be Half, Float or Double tensors of one dtype but got {a.dtype} and {b.dtype}"
-        )
-
-
-@refuses("mvlgamma.default")
-def mvlgamma(a: TensorSpec, p: int) -> None:
-    if p < 1:
-        raise RuntimeError("p has to be greater than or equal to 1")
-
-
-def _of_one_size(a: TensorSpec, b: TensorSpec, *weights: TensorSpec | None) -> Declined:
+def _of_one_size(a: TensorSpec, b: TensorSpec, *weights: Given) -> Declined:
     """Operands of one dtype and size; torch's meta kernel checks others."""
     factors = [w for w in weights if w is not None]
     if a.sizes != b.sizes or a.dtype is not b.dtype or broadcast_sizes(a.sizes, *[w.sizes for w in factors]) != a.sizes:
@@ -278,30 +231,23 @@ laid_out(_loss_layout(0), "binary_cross_entropy.default", "soft_margin_loss.defa
 laid_out(_loss_layout(1), "binary_cross_entropy_with_logits.default")
 
 
-@refuses("binary_cross_entropy.default")
-def binary_cross_entropy(a: TensorSpec, b: TensorSpec, weight: TensorSpec | None = None, reduction: int = 1) -> Declined:
-    return _of_one_size(a, b, weight)
-
-
-@refuses("binary_cross_entropy_with_logits.default")
-def binary_cross_entropy_with_logits(
-    a: TensorSpec, b: TensorSpec, weight: TensorSpec | None = None, pos_weight: TensorSpec | None = None, reduction: int = 1
-) -> Declined:
-    return _of_one_size(a, b, weight, pos_weight)
+@refuses("binary_cross_entropy.default", "binary_cross_entropy_with_logits.default")
+def binary_cross_entropy(a: TensorSpec, b: TensorSpec, *rest: Value) -> Declined:
+    return _of_one_size(a, b, *[weight for weight in rest if weight.__class__ is TensorSpec])
 
 
 @refuses("soft_margin_loss.default")
 def soft_margin_loss(a: TensorSpec, b: TensorSpec, reduction: int = 1) -> Declined:
     check_dtypes(torch.ops.aten.neg.default, (a,))
-    _check_result("soft_margin_loss", a, b)
     return _of_one_size(a, b.replace(dtype=a.dtype))
 
 
-def _check_result(name: str, a: TensorSpec, b: TensorSpec) -> None:
+def _keeps_dtype(a: TensorSpec, b: TensorSpec, *rest: Value) -> bool:
     """The loss has the dtype of the input, whatever that of the target is."""
-    wide = result_dtype(a, b)
-    if not torch.can_cast(wide, a.dtype):
-        raise RuntimeError(f"{name}: result type {wide} can't be cast to the desired output type {a.dtype}")
+    return torch.can_cast(result_dtype(a, b), a.dtype)
+
+
+demand(_keeps_dtype, "soft_margin_loss.default", "huber_loss.default")
 
 
 @row("dist.default")
@@ -309,42 +255,18 @@ def dist(a: TensorSpec, b: TensorSpec, p: Value = 2) -> TensorSpec:
     return fresh(elementwise(real_of(result_dtype(a, b)), [a, b]), ())
 
 
-@refuses("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
-def where(condition: TensorSpec, a: Value, b: Value) -> None:
-    if condition.dtype not in (torch.bool, torch.uint8):
-        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}")
-
-
 @row("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(a: TensorSpec, mask: TensorSpec, value: Value) -> TensorSpec:
     """Also with a number in a tensor of a dtype that the decomposition leaves to eager."""
-    if value.__class__ is TensorSpec and value.ndim:
-        raise RuntimeError(
-            f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
-        )
-    if mask.dtype is not torch.bool:
-        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
+    check(mask.dtype is torch.bool and not _is_vector_of_numbers(value))
     check_number(value, a.dtype)
     return fresh(a, elementwise(a.dtype, [x for x in (a, mask, value) if x.__class__ is TensorSpec]).sizes)
 
 
-@refuses("addcdiv.default")
-def addcdiv(a: TensorSpec, b: TensorSpec, c: TensorSpec, *, value: Value = 1) -> None:
-    if not any(x.dtype.is_floating_point or x.dtype.is_complex for x in (b, c)):
-        raise RuntimeError("Integer division with addcdiv is no longer supported; divide first, with the rounding that is meant.")
-    addcmul(a, b, c, value=value)
-
-
-@refuses("addcmul.default")
+@refuses("addcdiv.default", "addcmul.default")
 def addcmul(a: TensorSpec, b: TensorSpec, c: TensorSpec, *, value: Value = 1) -> None:
     dtype = result_dtype(a, b, c)
     check_number(value, torch.float32 if dtype in HALVES else dtype)
-
-
-@refuses("lerp.Scalar", "lerp.Tensor")
-def lerp(a: TensorSpec, b: TensorSpec, weight: Value) -> None:
-    if weight.__class__ is TensorSpec and weight.ndim and weight.dtype is not a.dtype:
-        raise RuntimeError(f"lerp: expected weights of {a.dtype}, but got {weight.dtype}")
 
 
 BACKWARD = (
@@ -369,10 +291,8 @@ def log_sigmoid_backward(grad: TensorSpec, x: TensorSpec, buffer: TensorSpec) ->
     return like_self(grad) if _alike(grad, x) else NotImplemented
 
 
-@row("rrelu_with_noise_backward.default")
-def rrelu_backward(
-    grad: TensorSpec, x: TensorSpec, noise: TensorSpec, lower: float, upper: float, training: bool, self_is_result: bool
-) -> TensorSpec:
+@row("rrelu_with_noise_backward.default", reads="grad_output self noise lower upper training")
+def rrelu_backward(grad: TensorSpec, x: TensorSpec, noise: TensorSpec, lower: float, upper: float, training: bool) -> TensorSpec:
     """While training the noise is what the gradient is multiplied by."""
     factor = noise if training and upper - lower > 1e-6 else x
     return elementwise(grad.dtype, [factor, grad]) if _alike(grad, factor) else NotImplemented
@@ -398,39 +318,22 @@ laid_out(
 LEARNABLE = "_fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine"
 
 
-@row(*names(LEARNABLE, "default"))
-def fake_quantize_learnable(x: TensorSpec, *rest: Value) -> TensorSpec:
-    return like_self(x)
+row(*names(LEARNABLE, "default"), reads="self")(like_self)
+STATISTICS = "running_min running_max scale zero_point"
 
 
-@row("_fused_moving_avg_obs_fq_helper.default")
-def fused_moving_average_fake_quantize(
-    x: TensorSpec,
-    observes: TensorSpec,
-    quantizes: TensorSpec,
-    low: TensorSpec,
-    high: TensorSpec,
-    scale: TensorSpec,
-    zero_point: TensorSpec,
-    average: float,
-    least: int,
-    most: int,
-    axis: int,
-    per_row: bool = False,
-    *rest: Value,
-) -> tuple[TensorSpec, TensorSpec]:
+@row("_fused_moving_avg_obs_fq_helper.default", reads=f"self ch_axis per_row_fake_quant {STATISTICS}")
+def fused_moving_average_fake_quantize(x: TensorSpec, axis: int, per_row: bool, *statistics: TensorSpec) -> Results:
     """The rounded values, and where the gradient goes through."""
     channels = x.sizes[axis] if per_row else 1
-    if per_row and any(t.ndim != 1 or not active.equal(t.sizes[0], channels) for t in (low, high, scale, zero_point)):
+    if per_row and any(t.ndim != 1 or not active.equal(t.sizes[0], channels) for t in statistics):
         raise FakeTensorError(f"the first call gives statistics and scales their size, one for each of {channels} channels")
     found = like_self(x)
     return found, found.replace(dtype=torch.bool)
 
 
-@row(*(f"{name}_backward.default" for name in LEARNABLE.split()))
-def fake_quantize_learnable_backward(
-    grad: TensorSpec, x: TensorSpec, scale: TensorSpec, zero_point: TensorSpec, *rest: Value
-) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+@row(*(f"{name}_backward.default" for name in LEARNABLE.split()), reads="self scale")
+def fake_quantize_learnable_backward(x: TensorSpec, scale: TensorSpec) -> Results:
     """Of the values, the scales and the zero points; of one scale as a row of one, whatever its shape."""
     of_scales = fresh(scale, scale.sizes if scale.ndim else (1,), x.dtype)
     return like_self(x), of_scales, of_scales
@@ -446,35 +349,13 @@ def _huber_layout(spec: TensorSpec, a: TensorSpec, b: TensorSpec, *rest: Value, 
 laid_out(_huber_layout, "huber_loss.default")
 
 
-@refuses("huber_loss.default")
-def huber_loss(a: TensorSpec, b: TensorSpec, reduction: int = 1, delta: float = 1.0) -> None:
-    if delta <= 0:
-        raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    _check_result("huber_loss", a, b)
-
-
-@refuses("smooth_l1_loss.default")
-def smooth_l1_loss(a: TensorSpec, b: TensorSpec, reduction: int = 1, beta: float = 1.0) -> None:
-    if beta < 0:
-        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-
-
-@refuses("huber_loss_backward.default")
-def huber_loss_backward(grad: TensorSpec, a: TensorSpec, b: TensorSpec, *rest: Value) -> None:
-    for given in (a, b):
-        if given.dtype != grad.dtype:
-            raise RuntimeError(f"Found dtype {given.dtype} but expected {grad.dtype}")
-
-
 def _alike(*operands: TensorSpec) -> bool:
     """Whether all have the same sizes and the same dtype."""
     return all(x.sizes == operands[0].sizes and x.dtype is operands[0].dtype for x in operands)
 
 
-@row("binary_cross_entropy_backward.default")
-def binary_cross_entropy_backward(
-    grad: TensorSpec, x: TensorSpec, target: TensorSpec, weight: TensorSpec | None = None, reduction: int = 1
-) -> TensorSpec:
+@row("binary_cross_entropy_backward.default", reads="grad_output self target weight")
+def binary_cross_entropy_backward(grad: TensorSpec, x: TensorSpec, target: TensorSpec, weight: Given) -> TensorSpec:
     alike = _alike(x, target) and grad.dtype is x.dtype and grad.sizes in ((), x.sizes) and (weight is None or _alike(x, weight))
     return like_self(x) if alike else NotImplemented
 
@@ -486,26 +367,8 @@ def soft_margin_loss_backward(grad: TensorSpec, x: TensorSpec, target: TensorSpe
     return elementwise(x.dtype, [target, elementwise(x.dtype, [target, x])])
 
 
-@row("log_sigmoid_forward.default")
-def log_sigmoid_forward(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-    """The result, and what the backward of a CPU reads; other devices keep nothing."""
-    if not x.dtype.is_floating_point:
-        raise NotImplementedError(f'"log_sigmoid" not implemented for {x.dtype}')
-    if x.device.type == "cpu":
-        return fresh(x, x.sizes), fresh(x, x.sizes)
-    return like_self(x), fresh(x, (0,))
-
-
-@row("_fused_adagrad.default", "_fused_adagrad.tensor_lr")
-def fused_adagrad(
-    params: list[TensorSpec],
-    grads: list[TensorSpec],
-    sums: list[TensorSpec],
-    steps: list[TensorSpec],
-    *,
-    lr: Value,
-    **options: Value,
-) -> tuple[list[TensorSpec], ...]:
+@row("_fused_adagrad.default", "_fused_adagrad.tensor_lr", reads="lr self grads state_sums state_steps")
+def fused_adagrad(lr: Value, *written: list[TensorSpec]) -> Results:
     """Copies of what is written; the counts of steps are not where the learning rate is a tensor."""
-    written = (params, grads, sums) if lr.__class__ is TensorSpec else (params, grads, sums, steps)
+    written = written[:3] if lr.__class__ is TensorSpec else written
     return tuple([like_self(t) for t in tensors] for tensors in written)

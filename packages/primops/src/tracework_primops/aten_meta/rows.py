@@ -8,8 +8,9 @@ records what was decided.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,10 @@ from ..symbols import active
 from ..symbols.expr import Size
 
 Rule = Callable[..., Any]
+Given = TensorSpec | None
+Results = tuple[Any, ...]
+PLACES = (torch.int64, torch.int32)
+"""Dtypes of an index that most operators take."""
 ATEN_META: dict[Any, Rule] = {}
 SYMBOLIC: dict[Any, list[Rule]] = {}  # overload -> rules for symbolic sizes; plain ones are left to torch's meta kernel
 REFUSALS: dict[Any, Rule] = {}  # overload -> what raises where eager does; the decomposition says the rest
@@ -50,14 +55,49 @@ def overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet, None), suffix or "default", None)
 
 
-def row(*names: str) -> Callable[[Rule], Rule]:
-    """Registers the rule for these overloads."""
-    return _filing(ATEN_META, names)
+def row(*names: str, reads: str = "") -> Callable[[Rule], Rule]:
+    """Registers the rule for these overloads. It gets the arguments that it reads, by the names of the schema; without such names all."""
+    return _filing(ATEN_META, names, reads)
+
+
+def _reading(func: Any, names: list[str], rule: Rule) -> Rule:
+    arguments = {a.name: (place, a.default_value) for place, a in enumerate(func._schema.arguments)}
+    wanted = [(name, *arguments[name]) for name in names]
+
+    @functools.wraps(rule)
+    def read(*args: Any, **kwargs: Any) -> Any:
+        return rule(*[args[i] if i < len(args) else kwargs.get(name, default) for name, i, default in wanted])
+
+    return read
 
 
 def refuses(*names: str) -> Callable[[Rule], Rule]:
     """Registers what raises for these overloads where eager does. It is called with the arguments of a row."""
-    return _filing(REFUSALS, names)
+
+    def file(rule: Rule) -> Rule:
+        for found in filter(None, map(overload, names)):
+            REFUSALS[found] = _both(REFUSALS[found], rule) if found in REFUSALS else rule
+        return rule
+
+    return file
+
+
+def _both(first: Rule, second: Rule) -> Rule:
+    @functools.wraps(first)
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        return NotImplemented if NotImplemented in (first(*args, **kwargs), second(*args, **kwargs)) else None
+
+    return refuse
+
+
+def demand(holds: Callable[..., Any], *names: str, error: type[Exception] = RuntimeError) -> None:
+    """Registers what must hold of the arguments of these overloads, which eager refuses otherwise."""
+
+    @functools.wraps(holds)
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        check(holds(*args, **kwargs), error)
+
+    refuses(*names)(refuse)
 
 
 def laid_out(layout: Rule, *names: str) -> None:
@@ -71,7 +111,7 @@ def names(text: str, *suffixes: str) -> list[str]:
 
 
 def row_major(spec: TensorSpec, *arguments: Any, **options: Any) -> TensorSpec:
-    """For `laid_out`: whatever the arguments are."""
+    """Row-major in the same sizes; for `laid_out`, whatever the arguments are."""
     return fresh(spec, spec.sizes)
 
 
@@ -91,28 +131,41 @@ def like_operands_and_numbers(spec: TensorSpec, *arguments: Any, **options: Any)
     return elementwise(spec.dtype, specs, with_number=len(specs) < len(arguments))
 
 
-def _filing(table: dict[Any, Rule], names: tuple[str, ...]) -> Callable[[Rule], Rule]:
+class Refused(RuntimeError):
+    """Raised by a rule for arguments that eager refuses with an `error`; who asked the rule names them."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        super().__init__("eager refuses such arguments")
+        self.error = error
+
+
+def check(holds: bool, error: type[Exception] = RuntimeError) -> None:
+    """For rules: eager refuses the call unless this holds."""
+    if not holds:
+        raise Refused(error)
+
+
+def _filing(table: dict[Any, Rule], names: tuple[str, ...], reads: str = "") -> Callable[[Rule], Rule]:
     def file(rule: Rule) -> Rule:
-        table.update({found: rule for found in map(overload, names) if found is not None})
+        for found in filter(None, map(overload, names)):
+            table[found] = _reading(found, reads.split(), rule) if reads else rule
         return rule
 
     return file
 
 
-def symbolic(*names: str) -> Callable[[Rule], Rule]:
-    """Registers the rule in SYMBOLIC for these overloads.
+def symbolic(*names: str, reads: str = "") -> Callable[[Rule], Rule]:
+    """Registers the rule in SYMBOLIC for these overloads, as `row` does.
 
     It counts only if it agrees with torch's meta kernel at the example's sizes; several for one overload are tried in order.
     """
 
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            found = overload(name)
-            if found is not None:
-                SYMBOLIC.setdefault(found, []).append(rule)
+    def file(rule: Rule) -> Rule:
+        for found in filter(None, map(overload, names)):
+            SYMBOLIC.setdefault(found, []).append(_reading(found, reads.split(), rule) if reads else rule)
         return rule
 
-    return register
+    return file
 
 
 def fresh(like: TensorSpec, sizes: tuple[Size, ...], dtype: torch.dtype | None = None) -> TensorSpec:
@@ -132,6 +185,11 @@ def wrap_dim(dim: int, ndim: int) -> int:
     if not -span <= dim < span:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {dim})")
     return dim + span if dim < 0 else dim
+
+
+def same_sizes(a: Sequence[Size], b: Sequence[Size], beside: int | None = None) -> bool:
+    """Whether two shapes are the same, beside one dim; of open sizes it is decided."""
+    return len(a) == len(b) and all(d == beside or active.equal(x, y) for d, (x, y) in enumerate(zip(a, b)))
 
 
 def at_least(least: int, size: Size) -> bool:

@@ -13,7 +13,7 @@ from ..meta.view import exceeds, view_strides, viewed
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr, Size, floordiv
-from .rows import fresh, refuses, row, slice_bounds, wrap_dim, wrap_index
+from .rows import Refused, check, fresh, laid_out, refuses, row, row_major, slice_bounds, wrap_dim, wrap_index
 
 
 def _is(size: Size, value: int) -> bool:
@@ -22,7 +22,7 @@ def _is(size: Size, value: int) -> bool:
 
 
 def infer_sizes(spec_numel: Size, sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """With -1 filled in. Raises RuntimeError when the number of elements does not fit."""
+    """With -1 filled in."""
     sizes = tuple(sizes)
     known: Size = 1
     unknown = None
@@ -32,16 +32,11 @@ def infer_sizes(spec_numel: Size, sizes: Sequence[Size]) -> tuple[Size, ...]:
         else:
             known = size * known
     if unknown is None:
-        if not active.equal(known, spec_numel):
-            raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {spec_numel}")
+        check(active.equal(known, spec_numel))
         return sizes
-    if known.__class__ is int and known == 0:
-        raise RuntimeError(
-            f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 can be any value"
-        )
+    check(not (known.__class__ is int and known == 0))
     missing = floordiv(spec_numel, known)
-    if not active.equal(missing * known, spec_numel):
-        raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {spec_numel}")
+    check(active.equal(missing * known, spec_numel))
     return (*sizes[:unknown], missing, *sizes[unknown + 1 :])
 
 
@@ -50,10 +45,7 @@ def view(x: TensorSpec, sizes: Sequence[Size], strides: Sequence[Size] | None = 
     new = infer_sizes(x.numel(), sizes)
     found = view_strides(x.sizes, x.strides, new)
     if found is None:
-        raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). "
-            "Use .reshape(...) instead."
-        )
+        raise Refused(RuntimeError)
     return viewed(x, new, found)
 
 
@@ -65,10 +57,7 @@ def alias(x: TensorSpec) -> TensorSpec:
 @row("permute.default")
 def permute(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     order = [wrap_dim(d, x.ndim) for d in dims]
-    if len(set(order)) != len(order) or len(order) != x.ndim:
-        raise RuntimeError(
-            f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering {dims}"
-        )
+    check(len(set(order)) == len(order) == x.ndim)
     return views.permute(x, order)
 
 
@@ -82,21 +71,16 @@ def transpose(x: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
 
 @row("t.default")
 def t(x: TensorSpec) -> TensorSpec:
-    if x.ndim > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {x.ndim}D")
+    check(x.ndim <= 2)
     return views.permute(x, range(x.ndim)[::-1])
 
 
 @row("expand.default")
 def expand(x: TensorSpec, sizes: Sequence[Size], *, implicit: bool = False) -> TensorSpec:
     lead = len(sizes) - x.ndim
-    if lead < 0:
-        raise RuntimeError(
-            f"expand({list(x.sizes)}, size={list(sizes)}): the number of sizes provided must be greater or equal to the number of dimensions"
-        )
+    check(lead >= 0)
     if not x.ndim:
-        if any(s.__class__ is int and s < 0 for s in sizes):
-            raise RuntimeError("expand: -1 is not allowed in a leading, non-existing dimension")
+        check(not any(s.__class__ is int and s < 0 for s in sizes))
         return viewed(x, sizes, (0,) * len(sizes))
     out_sizes: list[Size] = [0] * len(sizes)
     strides: list[Size] = [0] * len(sizes)
@@ -105,32 +89,24 @@ def expand(x: TensorSpec, sizes: Sequence[Size], *, implicit: bool = False) -> T
         stride = x.strides[i - lead] if i >= lead else (out_sizes[i + 1] * strides[i + 1] if i + 1 < len(sizes) else 1)
         wanted = sizes[i]
         if wanted.__class__ is int and wanted == -1:
-            if i < lead:
-                raise RuntimeError("expand: -1 is not allowed in a leading, non-existing dimension")
+            check(i >= lead)
             wanted = old
         if wanted is not old and not (old.__class__ is int and old == 1 and wanted.__class__ is int and wanted == 1):
             if old.__class__ is int and old == 1:
                 stride = 0
-            elif active.equal(old, wanted):
-                pass
-            elif active.is_fixed_one(old):
+            elif not active.equal(old, wanted):
+                check(active.is_fixed_one(old))
                 stride = 0
-            else:
-                raise RuntimeError(
-                    f"The expanded size of the tensor ({wanted}) must match the existing size ({old}) at non-singleton dimension {i}"
-                )
         out_sizes[i], strides[i] = wanted, stride
     return viewed(x, out_sizes, strides)
 
 
 @row("slice.Tensor")
 def slice(x: TensorSpec, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> TensorSpec:
-    if not x.ndim:
-        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    check(x.ndim > 0, IndexError)
     dim = wrap_dim(dim, x.ndim)
     size, stride = x.sizes[dim], x.strides[dim]
-    if step.__class__ is int and step <= 0:
-        raise RuntimeError("slice step must be positive")
+    check(step.__class__ is not int or step > 0)
     first, last = slice_bounds(start, end, size)
     length = last - first
     if not (step.__class__ is int and step == 1):
@@ -142,12 +118,11 @@ def slice(x: TensorSpec, dim: int = 0, start: int | None = None, end: int | None
 
 @row("select.int")
 def select(x: TensorSpec, dim: int, index: int) -> TensorSpec:
-    if not x.ndim:
-        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    check(x.ndim > 0, IndexError)
     dim = wrap_dim(dim, x.ndim)
     place = wrap_index(index, x.sizes[dim])
     if place is None:
-        raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.sizes)} at dimension {dim}")
+        raise Refused(IndexError)
     return views.select(x, dim, place)
 
 
@@ -193,10 +168,7 @@ def split_with_sizes(x: TensorSpec, sizes: Sequence[Size], dim: int = 0) -> list
         new = (*x.sizes[:dim], size, *x.sizes[dim + 1 :])
         out.append(viewed(x, new, x.strides, x.offset + total * x.strides[dim]))
         total = total + size
-    if not active.equal(total, x.sizes[dim]):
-        raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {x.sizes[dim]}, but got split_sizes={list(sizes)}"
-        )
+    check(active.equal(total, x.sizes[dim]))
     return out
 
 
@@ -211,41 +183,31 @@ def unbind(x: TensorSpec, dim: int = 0) -> list[TensorSpec]:
 
 @refuses("as_strided.default")
 def as_strided(x: TensorSpec, sizes: Sequence[Size], strides: Sequence[Size], storage_offset: Size | None = None) -> None:
-    if len(sizes) != len(strides):
-        raise RuntimeError(f"mismatch in length of strides {list(strides)} and shape {list(sizes)}")
-    for what, values in (("strides", strides), ("sizes", sizes), ("offsets", (storage_offset,))):
-        if any(v.__class__ is int and v < 0 for v in values):
-            raise RuntimeError(f"as_strided: negative {what} are not supported, got {list(values)}")
+    check(len(sizes) == len(strides))
+    check(not any(v.__class__ is int and v < 0 for v in (*sizes, *strides, storage_offset)))
 
 
 @row("diagonal.default")
 def diagonal(x: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorSpec:
     a, b = wrap_dim(dim1, x.ndim), wrap_dim(dim2, x.ndim)
-    if a == b:
-        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    check(a != b)
     return views.diagonal(x, offset, a, b)
 
 
-@row("diag_embed.default")
-def diag_embed(x: TensorSpec, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorSpec:
-    a, b = wrap_dim(dim1, x.ndim + 1), wrap_dim(dim2, x.ndim + 1)
-    if a == b:
-        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    length = x.sizes[-1] + abs(offset)
-    rest = iter(x.sizes[:-1])
-    return fresh(x, tuple(length if d in (a, b) else next(rest) for d in range(x.ndim + 1)))
+@refuses("diag_embed.default")
+def diag_embed(x: TensorSpec, offset: int = 0, dim1: int = -2, dim2: int = -1) -> None:
+    check(wrap_dim(dim1, x.ndim + 1) != wrap_dim(dim2, x.ndim + 1))
+
+
+laid_out(row_major, "diag_embed.default")
 
 
 @refuses("unfold.default")
 def unfold(x: TensorSpec, dim: int, size: Size, step: Size) -> None:
     dim = wrap_dim(dim, x.ndim)
     most = x.sizes[dim] if x.ndim else 1
-    if size.__class__ is int and size < 0:
-        raise RuntimeError(f"size is {size} but must be >= 0")
-    if exceeds(size, most):
-        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {most} but size is {size}")
-    if step.__class__ is int and step <= 0:
-        raise RuntimeError(f"step is {step} but must be > 0")
+    check(not (size.__class__ is int and size < 0) and not exceeds(size, most))
+    check(not (step.__class__ is int and step <= 0))
 
 
 @row("view_copy.default")
@@ -255,8 +217,7 @@ def view_copy(x: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
 
 @row("narrow_copy.default")
 def narrow_copy(x: TensorSpec, dim: int, start: int, length: int) -> TensorSpec:
-    if dim >= x.ndim > 0:  # its kernel's own check, before the one that all views share
-        raise RuntimeError(f"narrow_copy(): Expected dim < {x.ndim}, but got {dim}")
+    check(not dim >= x.ndim > 0)  # its kernel's own check, before the one that all views share
     return NotImplemented
 
 

@@ -18,13 +18,13 @@ from .. import _torch
 from .._torch import OpOverload
 from ..aten_meta import ATEN_META
 from ..aten_meta.dtypes import check_dtypes, check_numbers
-from ..aten_meta.rows import WHOLE
+from ..aten_meta.rows import WHOLE, Refused
 from ..errors import DataDependentError, FakeTensorError, MixedTensorError
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr, Size
 from .memo import STATIC, Key, Memo, Template, call_key
-from .meta_kernel import OF_TORCH, meta_rule, run_meta_kernel
+from .meta_kernel import OF_TORCH, meta_rule, refusal_of, run_meta_kernel
 from .outputs import check_memory, fit_outputs, functional_twin, take_layout
 from .rules import rule_of
 from .storage import FakeStorage
@@ -125,6 +125,8 @@ def _work_out(
             if result is NotImplemented:
                 result = run_meta_kernel(func, plain, named)
         result = _templates(mode.memo, result)
+    except Refused as refused:
+        raise refusal_of(func, plain, named, refused.error) from None
     finally:
         active.swap(outer)
     if key is not None and func.namespace == "aten":  # what is registered for others may change

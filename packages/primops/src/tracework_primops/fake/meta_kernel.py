@@ -14,10 +14,11 @@ import torch
 
 from .. import _torch
 from .._torch import OpOverload
+from ..aten_meta.dtypes import eager_error
 from ..aten_meta.rows import SYMBOLIC
 from ..decomp import DECOMPS
 from ..errors import DataDependentError, FakeTensorError, GuardOnUnbackedError
-from ..spec import TensorSpec
+from ..spec import TensorSpec, storage_extent
 from ..symbols import active
 from ..symbols.expr import Expr, Size
 from ..symbols.ranges import simplify
@@ -157,6 +158,23 @@ def _run_static(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
         raise FakeTensorError(f"{func}: there is no rule for its result and torch has no meta kernel for it ({error})") from error
     spec = _spec_of_meta(result, device)
     return TensorSpec(spec.dtype, spec.device, spec.sizes) if func in ROW_MAJOR else spec
+
+
+ASKED_WITH = 1 << 28  # elements of a tensor
+
+
+def refusal_of(func: OpOverload, args: Any, kwargs: dict[str, Any], otherwise: type[Exception]) -> Exception:
+    """What eager raises for arguments that a rule refuses: of tensors on the CPU it is asked; else an error that names the arguments."""
+    table = active.table()
+    if table is None or _all_have_hints(args, kwargs, table):
+        hint: Callable[[Any], int] = int if table is None else table.hint
+        numbers, named = _numbers(args, hint), _numbers(kwargs, hint)
+        specs = list(_specs_in((*numbers, *named.values())))
+        fits = all(s.device.type == "cpu" and hint(storage_extent(s.sizes, s.strides)) < ASKED_WITH for s in specs)
+        error = eager_error(func, numbers, named) if fits and torch.Tag.nondeterministic_seeded not in func.tags else None
+        if error is not None:
+            return error
+    return otherwise(f"{func}: eager refuses {', '.join([*map(str, args), *(f'{k}={v}' for k, v in kwargs.items())])}")
 
 
 ROW_MAJOR = frozenset({torch.ops.aten.im2col.default, torch.ops.aten.isin.Tensor_Tensor, torch.ops.aten.isin.Tensor_Scalar})
