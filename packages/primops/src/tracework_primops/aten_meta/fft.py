@@ -18,11 +18,16 @@ def _by_stride(x: TensorSpec, dims: Any) -> list[int]:
 
 
 def _transformed(x: TensorSpec, dims: list[int], sizes: Any, dtype: torch.dtype) -> TensorSpec:
-    """Batch dims outermost, by falling stride, then the transformed dims in this order."""
+    """Batch dims outermost, by falling stride, then the transformed dims in this order.
+
+    Where batch dims have one stride, those from the last on stand for transformed dims before them, as eager's partition leaves them.
+    """
     sizes = tuple(sizes)
     if not torch.backends.mkl.is_available():
         return TensorSpec(dtype, x.device, sizes, contiguous(sizes), 0)
-    order = _by_stride(x, [d for d in range(x.ndim) if d not in dims]) + dims
+    from_last = (d for d in reversed(range(x.ndim)) if d not in dims)
+    batch = [next(from_last) if d in dims else d for d in range(x.ndim - len(dims))]
+    order = _by_stride(x, batch) + dims
     return TensorSpec(dtype, x.device, sizes, broadcasting.strides_in_order(sizes, order[::-1]), 0)
 
 

@@ -118,6 +118,8 @@ OF_ONE = {
     "mean": lambda x: x.mean(-1, keepdim=True) if x.ndim else x.mean(),
     "sorted": lambda x: x.sort(),
     "turned by a quarter": lambda x: x.rot90(1, (0, 1)) if x.ndim > 1 else x.clone(),
+    "turned around": lambda x: x.rot90(4, (0, 1)) if x.ndim > 1 else x.clone(),
+    "put": lambda x: x.put(torch.zeros(0, dtype=torch.int64), torch.zeros(0)),
     "whole numbers": lambda x: x.long().log2(),
 }
 OF_TWO = {
