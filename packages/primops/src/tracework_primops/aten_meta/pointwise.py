@@ -205,7 +205,14 @@ def _angle_layout(spec: TensorSpec, a: TensorSpec) -> TensorSpec:
 
 row("nan_to_num.default", reads="self")(like_self)  # of complex numbers, too, which the decomposition leaves to eager
 laid_out(_angle_layout, "angle.default")
-laid_out(lambda spec, x: row_major(spec) if x.device.type == "cpu" else spec, "log_sigmoid_forward.default")
+
+
+def _log_sigmoid_layout(spec: TensorSpec, x: TensorSpec) -> TensorSpec:
+    """Of the result, and of what the backward of a CPU reads; other devices keep nothing."""
+    return row_major(spec) if x.device.type == "cpu" or spec.sizes != x.sizes else like_self(x)
+
+
+laid_out(_log_sigmoid_layout, "log_sigmoid_forward.default")
 
 
 def _of_one_size(a: TensorSpec, b: TensorSpec, *weights: Given) -> Declined:
