@@ -1,11 +1,9 @@
-"""Kernels that memory limits: ours, eager's and torch.compile's, in turns, beside a copy of as many bytes.
+"""Kernels that memory limits on a GPU: ours, eager's and torch.compile's, in turns, beside a copy of as many bytes.
 
     python tools/run_in_tree.py python benchmarks/micro/memory_bound.py [--only WORDS] [--size MB] [--no-torch] [--config KIND:SIZES]...
-    python tools/run_in_tree.py python benchmarks/micro/memory_bound.py --device cpu [--threads N] ...
 
-On a CPU the sizes are one that stays in its caches and one that does not, floats are of 32 bits, and the copy is to new memory, as all results
-are: where these are large, most of the time goes to pages that the system fills with zeros at their first write. Each --config adds a line to every
-case on a GPU, for ours with other block sizes in kernels of a kind: "persistent:XBLOCK=1,RBLOCK=1024,warps=1".
+Each --config adds a line to every case, for ours with other block sizes in kernels of a kind: "persistent:XBLOCK=1,RBLOCK=1024,warps=1".
+memory_bound_cpu.py is the same for CPUs.
 
 "bytes" are those that must move: inputs read once, results written once, forward and backward where both run. "share" is the time of a copy
 that moves as many over ours. "error" is the largest one, over the largest value of the exact result, beside eager's; of sorts, whether
@@ -18,7 +16,6 @@ import argparse
 import contextlib
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,7 +143,8 @@ def call_of(fn: Callable[..., Any], inputs: Sequence[torch.Tensor], backward: bo
     leaves = [t.detach().requires_grad_() if t.is_floating_point() else t for t in inputs]
     wanted = [t for t in leaves if t.requires_grad]
     with torch.no_grad():
-        grad = torch.ones_like(fn(*inputs))
+        out = fn(*inputs)
+        grad = (torch.arange(out.numel()) % 5 - 2).to(out.dtype).reshape(out.shape)
 
     def call() -> Any:
         out = fn(*leaves)
@@ -169,25 +167,6 @@ def timed(call: Callable[[], Any], cycles: int) -> tuple[float, bool]:
     ahead = not start.query()
     end.synchronize()
     return start.elapsed_time(end) * 1e3, ahead
-
-
-def in_turns_on_cpu(calls: dict[str, Callable[[], Any]], repeat: int = 15) -> dict[str, float]:
-    """Name -> median microseconds of a call, of rounds of some milliseconds."""
-    counts = {}
-    for name, call in calls.items():
-        for _ in range(3):
-            call()
-        start = time.perf_counter()
-        call()
-        counts[name] = max(1, min(1000, int(3e-3 / (time.perf_counter() - start))))
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeat):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            for _ in range(counts[name]):
-                call()
-            times[name].append((time.perf_counter() - start) / counts[name] * 1e6)
-    return {name: statistics.median(found) for name, found in times.items()}
 
 
 def in_turns(calls: dict[str, Callable[[], Any]], repeat: int = 9) -> dict[str, float]:
@@ -230,7 +209,7 @@ def compared(case: Case, ours: Any, eager: Any, elements: int) -> str:
     looks for an element's windows as if there were no padding (pytorch/pytorch#188344).
     """
     inputs = case.inputs(min(elements, 1 << 22))
-    results = [call_of(fn, inputs, case.backward)() for fn in (ours, eager)]
+    results = [call_of(fn, [t.clone() for t in inputs], case.backward)() for fn in (ours, eager)]
     if not case.exact:
         found, expected = (listed(r)[0] for r in results)
         return f"values equal {torch.equal(found, expected) or error(found, expected)}"
@@ -268,14 +247,14 @@ def measure(case: Case, megabytes: float, with_torch: bool) -> str:
     source = torch.empty(moved // 2, dtype=torch.uint8)
     target = torch.empty_like(source)
     calls = {
-        "copy": (lambda: target.copy_(source)) if source.is_cuda else source.clone,
+        "copy": lambda: target.copy_(source),
         "eager": call_of(case.fn, inputs, case.backward),
         "ours": call_of(ours, inputs, case.backward),
     }
     if with_torch:
         torch.compiler.reset()
         calls["torch"] = call_of(torch.compile(case.fn, dynamic=False), inputs, case.backward)
-    us = (in_turns if inputs[0].is_cuda else in_turns_on_cpu)(calls)
+    us = in_turns(calls)
     figures = "".join(f"{us.get(name, float('nan')):9.0f}" for name in ("copy", "eager", "torch", "ours"))
     return f"{case.name:34s}{moved / 1e6:7.{0 if moved > 1e7 else 1}f}{figures}{us['copy'] / us['ours']:7.2f}   {note}"
 
@@ -284,26 +263,19 @@ def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose names hold one of these words, separated by commas")
-    parser.add_argument("--size", default="", help="megabytes of the first input, separated by commas")
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--threads", type=int, default=1, help="of a CPU")
+    parser.add_argument("--size", default="134", help="megabytes of the first input, separated by commas")
     parser.add_argument("--no-torch", action="store_true", help="without torch.compile")
     parser.add_argument("--config", action="append", default=[], help="block sizes for ours, in a line of their own")
     chosen = parser.parse_args()
-    on_cpu = chosen.device == "cpu"
-    if on_cpu:
-        torch.set_num_threads(chosen.threads)
-    torch.set_default_device(chosen.device)
-    sizes = chosen.size or ("0.25,64" if on_cpu else "134")
-    print(torch.backends.cpu.get_cpu_capability() if on_cpu else torch.cuda.get_device_name())
+    torch.set_default_device("cuda")
+    print(torch.cuda.get_device_name())
     print(f"{'case':34s}{'MB':>7s}{'copy us':>9s}{'eager':>9s}{'torch':>9s}{'ours':>9s}{'share':>7s}   error: ours, eager's")
-    for case in cases(F32 if on_cpu else BF16):
+    for case in cases(BF16):
         if any(word in case.name for word in chosen.only.split(",")):
-            for size, config in itertools.product(sizes.split(","), ("", *chosen.config)):
+            for size, config in itertools.product(chosen.size.split(","), ("", *chosen.config)):
                 with block_sizes(config):
                     print(measure(case, float(size), not (chosen.no_torch or config)), config, flush=True)
-                if not on_cpu:
-                    torch.cuda.empty_cache()
+                torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
