@@ -287,6 +287,12 @@ class _Line(NamedTuple):
         whole, rest = divmod(self.result, self.size)
         return whole if not self.corners and not rest and whole & (whole - 1) == 0 else 0
 
+    @property
+    def halving(self) -> int:
+        """By what even number a row shrinks, if by one: each result is the mean of the two elements in the middle of as many; else 0."""
+        whole, rest = divmod(self.size, self.result)
+        return whole if not self.corners and not rest and whole % 2 == 0 else 0
+
     def position(self, o: Size) -> Any:
         """Where a result lies."""
         number = lambda v: ops.constant(v, self.dtype)
@@ -302,6 +308,8 @@ class _Line(NamedTuple):
 
     def forward(self, o: Size) -> list[Tap]:
         last, one = self.size - 1, ops.constant(1.0, self.dtype)
+        if halving := self.halving:
+            return [Tap(halving * o + halving // 2 - k, None, ops.constant(0.5, self.dtype)) for k in (1, 0)]
         if factor := self.factor:
             steps = maximum(2 * o + (1 - factor), 0)
             before = floordiv(steps, 2 * factor)
@@ -318,10 +326,17 @@ class _Line(NamedTuple):
     @property
     def most(self) -> int:
         """Results that an element has a part in: those that lie less than 1 away from it."""
+        if self.halving:
+            return 1
         return math.ceil(2 * (self.result - 1) / (self.size - 1)) if self.corners else math.ceil(2 * self.result / self.size)
 
     def backward(self, i: Size) -> list[Tap]:
         """A result gives an element what that lies nearer to it than 1; those behind the last element are its own."""
+        if halving := self.halving:
+            at = floordiv(i, halving)
+            part, middle = i - at * halving, halving // 2
+            inside = None if halving == 2 else all_of(_test("ge", part, middle - 1), _test("lt", part, middle + 1))
+            return [Tap(at, inside, ops.constant(0.5, self.dtype))]
         if self.corners:
             first = floordiv((i - 1) * (self.result - 1), self.size - 1) + 1
         else:
@@ -355,9 +370,11 @@ def _lines(sizes: Any, results: Any, corners: bool, scales: Any, dtype: torch.dt
 
 
 def _refuse_gathers(x: Any, lines: Sequence[_Line]) -> None:
-    """Where a row grows by a small power of two, all elements between two of the input have the same neighbours; else vectors gather theirs.
-    Weights of other factors are rounded, and 0 or nearly 0 is not the same beside an infinite element."""
-    if x.device.type not in GATHERED_ON and not (lines[-1].factor in (2, 4) and all(line.factor > 1 for line in lines)):
+    """Where a row grows by a small power of two, all elements between two of the input have the same neighbours; where it shrinks by a small
+    even number, they lie in equal steps; else vectors gather theirs. Weights of other factors are rounded, and 0 or nearly 0 is not the same
+    beside an infinite element."""
+    in_steps = {lines[-1].factor, lines[-1].halving} & {2, 4} and all(line.factor > 1 or line.halving for line in lines)
+    if x.device.type not in GATHERED_ON and not in_steps:
         raise Refused("a CPU's library interpolates by other factors as fast")
 
 

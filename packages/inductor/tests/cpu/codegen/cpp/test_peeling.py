@@ -170,6 +170,17 @@ def test_elements_that_are_changed_in_place(tmp_path):
     assert "tw_imin(x2ib, 16)" in artifact.kernels[0].source
 
 
+def test_rows_that_shrink_by_even_numbers(tmp_path):
+    """Two of its elements have a part in each result, or none of some: infinite ones too."""
+    sizes = lambda x: (x.shape[2] // 4, x.shape[3] // 2) if x.shape[3] % 4 else (x.shape[2] // 2, x.shape[3] // 4)
+    forward = lambda x: prims.upsample_linear(x, sizes(x), False, (None, None))
+    backward = lambda g, x: prims.upsample_linear_backward(g, sizes(x), tuple(x.shape), False, (None, None))
+    inputs = [torch.randn(2, 2, 8, 42), torch.randn(2, 2, 8, 44)]
+    for x in inputs:
+        x[0, 0, :2, :5], x[1, 1, 3:5, 20:] = float("inf"), float("nan")
+    assert "prims." not in compared(forward, backward, inputs, tmp_path).host_source
+
+
 def test_other_factors_are_the_librarys():
     forward, _ = bilinear(2, 3)
     x = torch.randn(1, 2, 20, 20)
