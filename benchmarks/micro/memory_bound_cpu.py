@@ -152,7 +152,7 @@ def bag(weight: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 
 def index_add(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    return torch.zeros(1024, x.shape[1]).index_add(0, index % 1024, x)
+    return torch.zeros(1024, x.shape[1], dtype=x.dtype).index_add(0, index % 1024, x)
 
 
 def adamw(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

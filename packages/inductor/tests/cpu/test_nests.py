@@ -30,12 +30,25 @@ def compiled(fn, args):
 
 def test_values_that_are_constant_along_a_row_do_not_turn_the_nest() -> None:
     source = compiled(centred, tensors((40, 300), (40,), (40,), (40,)))
-    assert "reduction(+:" in source, "the vector loop is the one along the row"
+    assert "_terms[" in source, "the vector loop is the one along the row"
 
 
 def test_sums_of_columns_run_along_the_rows() -> None:
     source = compiled(lambda x, w: p.sum(p.mul(x, p.reshape(w, (300, 1))), (0,)), tensors((300, 40), (300,)))
     assert "xb" in source, "the vector loop is the one over the columns"
+
+
+def test_running_sums_of_columns_run_along_the_rows() -> None:
+    source = compiled(lambda x: p.cumsum(x, 0), tensors((30, 300)))
+    assert "c_buf1[x0 - xb]" in source, "each column has a carry, and the vector loop is the one over the columns"
+
+
+def test_a_row_that_is_looked_up_is_looked_up_once() -> None:
+    rows = torch.tensor([3, 0, 3, 1])
+    artifact = check(lambda w, i: p.index_select(w, 0, i), torch.randn(4, 40), rows)
+    lines = artifact.kernels[0].source.splitlines()
+    number = {word: next(n for n, line in enumerate(lines) if word in line) for word in ("bad |=", "x1 < 40")}
+    assert number["bad |="] < number["x1 < 40"], "positions are loaded and checked ahead of the loop along the row"
 
 
 def turned(sizes, dtype=torch.float32):

@@ -23,6 +23,8 @@ LONG = CHAIN * VECTOR
 """Iterations above which a row is summed in lanes."""
 PIECE = 128
 """Iterations of the innermost loop that make lanes worth their loop over what is left."""
+LEAST_LANES = 16
+"""Elements of a row that are computed at a time, at least."""
 ENDLESS = 8192
 """Elements of a row beside which a rest of it does not count."""
 
@@ -52,13 +54,13 @@ def lanes(itemsize: int, size: Size) -> int:
     Two vectors of floats keep more of the memory's lines on their way than one; a vector of halves is as long. One where two would leave
     a rest of a row that is not long enough to make up for it.
     """
-    return 16 if itemsize >= 4 and isinstance(size, int) and size % 32 and size < ENDLESS else 32
+    return LEAST_LANES if itemsize >= 4 and isinstance(size, int) and size % 32 and size < ENDLESS else 32
 
 
 def in_lanes(axes: Sequence[Axis]) -> bool:
-    """Whether a row is long, and lies in long pieces."""
+    """Whether a row lies in pieces that are long, or of whole lanes."""
     last = axes[-1].size
-    return cut(axes, LONG) is not None and (not isinstance(last, int) or last >= PIECE)
+    return not isinstance(last, int) or last >= PIECE or last > LEAST_LANES and last % LEAST_LANES == 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ Shapes of nests, chosen by `shape`:
   every value of a point becomes an array over the block.
 - few rows: products of a few rows with a large matrix, see few_rows.py.
 
-Sums of floats are taken in blocks, see blocks.py, in long rows also in lanes, see rows.py; running sums in groups of steps, see scans.py.
+Sums of floats are taken in blocks, see blocks.py, reductions of rows in lanes, see rows.py; running sums in groups of steps, see scans.py.
 """
 
 import dataclasses
@@ -25,9 +25,10 @@ from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
 from .few_rows import HEAD, few_rows, few_rows_nest
-from .peeling import Peeled, peeled
-from .rows import row_in_lanes
+from .peeling import Peeled, looked_up_once, peeled
+from .rows import POSITIONS, in_whole_lanes, row_in_lanes
 from .scans import carried, in_groups, scan_in_groups
+from .streams import close_blocks, close_copied, open_blocks, open_copied, streamed, streaming
 from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, constant_text, conversion
 from .tiles import LENGTH, WIDTH, Access, Tiling, tiling
 
@@ -75,12 +76,17 @@ class CppKernel:
         self.tiles: dict[Access, str] = {}
         self.indexed: dict[Any, Size] = {}  # computed positions -> the sizes that they lie below, where these may be 0
         self.block = False
-        self.apart = False  # whether the terms of sums and scans are stored instead of added up
+        self.terms = ""  # where a reduction stores its element in the terms of its lanes, instead of combining it
+        self.one_by_one = False  # whether places are looked for in the first of the lanes
+        self.apart = False  # whether the terms of scans are stored instead of added up
         self.lane = ""  # the place of a scan's value in the terms of a group of steps
         self.checks = {check: n for n, check in enumerate(index_checks(kernel))}
         self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
         self.scatters = any(_scatters(p) for p in kernel.passes)
         self.counter = 0
+        innermost = (kernel.reduction_axes or kernel.axes)[-1:]
+        self.past_caches = any(streaming(kernel, a) for a in innermost) and not (self.atomic or self.scatters)
+        self.region = False  # whether the loop of the threads is in a region at whose end each waits for its stores
 
     def render(self) -> RenderedKernel:
         """The function's text."""
@@ -93,6 +99,10 @@ class CppKernel:
             self.w.line("int bad = 0;")
         nest = shape(self.kernel)
         SHAPES[nest](self)
+        if self.past_caches:
+            self.w.line("tw_fence();")
+        if self.region:
+            self.w.close()
         if self.checks:
             self.w.line("return bad;")
         result = "int32_t" if self.checks else "void"
@@ -117,21 +127,44 @@ class CppKernel:
             self._tiled_points(tiles, parallel)
             return
         if len(axes) == 1:
-            if parallel or simd:
-                self.w.line(f"#pragma omp{' parallel for' if parallel else ''}{' simd' if simd else ''}{self.bad_clause()}")
-            self.loop(axes[0])
+            self._innermost(simd, parallel)
+            return
+        self._outer_loops(axes[:-1], parallel)
+        if simd and (found := peeled(self.kernel)) is not None:
+            self._peeled_loop(found, axes[-1])
         else:
-            self._outer_loops(axes[:-1], parallel)
-            if simd and (found := peeled(self.kernel)) is not None:
-                self._peeled_loop(found, axes[-1])
-                for _ in axes[:-1]:
-                    self.w.close()
+            self._innermost(simd, False)
+        for _ in axes[:-1]:
+            self.w.close()
+
+    def _innermost(self, simd: bool, parallel: bool) -> None:
+        """The innermost loop of a nest without reductions."""
+        axis = self.kernel.axes[-1]
+        stores = [i for p in self.kernel.passes for i in streamed(self.kernel, p, axis)] if simd else []
+        copies: list[str] = []
+
+        def begin() -> None:
+            if stores:
+                copies.extend(open_blocks(self, axis, stores, parallel))
                 return
-            if simd:
+            if parallel:
+                self.parallel_for(1, simd)
+            elif simd:
                 self.w.line(SIMD + self.bad_clause())
-            self.loop(axes[-1])
-        self._passes_body(self.kernel.passes)
-        for _ in axes:
+            self.loop(axis)
+
+        found = looked_up_once(self.kernel) if simd else None
+        if found is not None:
+            self.w.open()
+            self.statements(found[0].instructions, {}, loop=(found[1], begin))
+        else:
+            begin()
+            self._passes_body(self.kernel.passes)
+        if stores:
+            close_blocks(self, stores, copies)
+        else:
+            self.w.close()
+        if found is not None:
             self.w.close()
 
     def _peeled_loop(self, found: Peeled, last: Axis) -> None:
@@ -188,18 +221,25 @@ class CppKernel:
         self.w.close()
 
     def _tiled_points(self, tiles: Tiling, parallel: bool) -> None:
-        """The same by tiles of two axes; what lies across the innermost loop is turned on its way in and out."""
-        pair = ((tiles.across, WIDTH), (tiles.last, LENGTH))
+        """The same by tiles of two axes; what lies across the innermost loop is turned on its way in and out.
+
+        Tiles beside each other follow each other until they are as wide as long: they have their rows in the same pages, and lines that the
+        processor fetches together."""
         outer = [a for a in self.kernel.axes if a not in (tiles.across, tiles.last)]
         if parallel:
-            self.w.line(f"#pragma omp parallel for collapse({len(outer) + 2}){self.bad_clause()}")
+            self.parallel_for(len(outer) + 2)
         for a in outer:
             self.loop(a)
-        for a, count in pair:
-            start = tiles.begin(a)
-            self.w.open(f"for (int64_t {start} = 0; {start} < {c_index(a.size)}; {start} += {count})")
-        for a, count in pair:
-            self.w.line(f"const int64_t {a.var}e = tw_imin({tiles.begin(a)} + {count}, {c_index(a.size)});")
+        across, last = tiles.across, tiles.last
+        group, begin = f"{across.var}c", tiles.begin(across)
+        self.w.open(f"for (int64_t {group} = 0; {group} < {c_index(across.size)}; {group} += {LENGTH})")
+        self.w.open(
+            f"for (int64_t {tiles.begin(last)} = 0; {tiles.begin(last)} < {c_index(last.size)}; {tiles.begin(last)} += {LENGTH})"
+        )
+        self.w.line(f"const int64_t {last.var}e = tw_imin({tiles.begin(last)} + {LENGTH}, {c_index(last.size)});")
+        self.w.line(f"const int64_t {group}e = tw_imin({group} + {LENGTH}, {c_index(across.size)});")
+        self.w.open(f"for (int64_t {begin} = {group}; {begin} < {group}e; {begin} += {WIDTH})")
+        self.w.line(f"const int64_t {across.var}e = tw_imin({begin} + {WIDTH}, {group}e);")
         for n, access in enumerate(tiles.accesses):
             self.tiles[access] = f"t{n}[{tiles.place()}]"
             self.w.line(
@@ -208,15 +248,15 @@ class CppKernel:
             if access[0] == "load":
                 self.w.line(tiles.turned_in(f"t{n}", self.names[access[1]], access[2]))
         self.loop(tiles.across, *tiles.part(tiles.across))
-        self.w.line(SIMD + self.bad_clause())
-        self.loop(tiles.last, *tiles.part(tiles.last))
+        stores = [i for p in self.kernel.passes for i in streamed(self.kernel, p, tiles.last)]
+        copies = open_copied(self, tiles.last, stores, *tiles.part(tiles.last), LENGTH)
         self._passes_body(self.kernel.passes)
-        self.w.close()
+        close_copied(self, stores, copies)
         self.w.close()
         for n, (op, buffer, index) in enumerate(tiles.accesses):
             if op == "store":
                 self.w.line(tiles.turned_out(f"t{n}", self.names[buffer], index))
-        for _ in (*outer, *pair):
+        for _ in range(len(outer) + 3):
             self.w.close()
 
     def rows(self) -> None:
@@ -240,8 +280,7 @@ class CppKernel:
         block = min(BLOCK, last.size) if isinstance(last.size, int) else BLOCK
         parallel = self._parallel(False)
         if parallel:
-            collapse = f" collapse({len(outer) + 1})" if outer else ""
-            self.w.line(f"#pragma omp parallel for{collapse}{self.bad_clause()}")
+            self.parallel_for(len(outer) + 1)
         for a in outer:
             self.loop(a)
         self.w.open(f"for (int64_t xb = 0; xb < {c_index(last.size)}; xb += {block})")
@@ -259,8 +298,7 @@ class CppKernel:
 
     def _outer_loops(self, axes: Sequence[Axis], parallel: bool) -> None:
         if parallel and axes:
-            count = _collapsible(axes)
-            self.w.line(f"#pragma omp parallel for{f' collapse({count})' if count > 1 else ''}{self.bad_clause()}")
+            self.parallel_for(_collapsible(axes))
         for a in axes:
             self.loop(a)
 
@@ -271,6 +309,17 @@ class CppKernel:
             return
         self.w.open(f"for (int64_t {axis.var}k = 0; {axis.var}k < {count}; ++{axis.var}k)")
         self.w.line(f"const int64_t {axis.var} = {start} + {axis.var}k;")
+
+    def parallel_for(self, collapse: int, simd: bool = False) -> None:
+        """What hands the loops that follow to the threads."""
+        clauses = (f" collapse({collapse})" if collapse > 1 else "") + self.bad_clause()
+        if not self.past_caches:
+            self.w.line(f"#pragma omp parallel for{' simd' if simd else ''}{clauses}")
+            return
+        self.region = True
+        self.w.line("#pragma omp parallel")
+        self.w.open()
+        self.w.line(f"#pragma omp for{' simd' if simd else ''} nowait{clauses}")
 
     def bad_clause(self) -> str:
         return " reduction(|:bad)" if self.checks else ""
@@ -315,19 +364,29 @@ class CppKernel:
     def _row_pass(self, p: Pass) -> None:
         reductions = [i for i in p.body.instructions if i.op == "reduce"]
         scans = any(i.op == "scan" for i in p.body.instructions)
-        positions = [i for i in reductions if i.args[1] in ("argmax", "argmin")]
-        names = self._declare(p, reductions, None)
-        self._declare_scans(p)
+        positions = [i for i in reductions if i.args[1] in POSITIONS]
         *outer, last = self.kernel.reduction_axes
+        elements = product(a.size for a in (*outer, last))
+        whole = not scans and self._vectorises([p]) and in_whole_lanes(p, reductions, elements) and in_lanes((*outer, last))
+        names = self._declare(p, reductions, None, whole)
+        self._declare_scans(p, None)
+        if whole:
+            row_in_lanes(self, p, reductions, names)
+            return
         if in_groups(p) and not (outer or reductions) and self._vectorises([p]):
             scan_in_groups(self, p, last)
             return
         simd = not scans and not positions and self._vectorises([p])
-        sums = self._sums(reductions, names, None)
-        if simd and sums and len(sums) == len(reductions) and in_lanes((*outer, last)):
-            row_in_lanes(self, p, reductions, sums)
+        if simd and (stores := streamed(self.kernel, p, last)):
+            for around in outer:
+                self.loop(around)
+            copies = open_blocks(self, last, stores, False)
+            self.statements(p.body.instructions, {})
+            close_blocks(self, stores, copies)
+            for _ in outer:
+                self.w.close()
             return
-        blocks = self.open_blocks(p, sums, CHAIN * VECTOR if simd else CHAIN)
+        blocks = self.open_blocks(p, self._sums(reductions, names, None), CHAIN * VECTOR if simd else CHAIN)
         accumulators = names | {name: s.name for name, s in blocks.sums.items()}
         for a in blocks.inside[:-1]:
             self.loop(*a)
@@ -375,7 +434,8 @@ class CppKernel:
         for s in blocks.totals:
             self.w.line(s.total())
 
-    def _declare(self, p: Pass, reductions: list[Instruction], block: int | None) -> dict[str, str]:
+    def _declare(self, p: Pass, reductions: list[Instruction], block: int | None, lanes: bool = False) -> dict[str, str]:
+        """Variables of the results. lanes: what is needed on the way to a place is elsewhere."""
         names: dict[str, str] = {}
         for i in reductions:
             name, kind, value = i.args[:3]
@@ -385,10 +445,10 @@ class CppKernel:
             self.counter += 1
             names[name] = acc
             array, start = _array(block), _start(kind, text)
-            if kind in ("argmax", "argmin"):
-                self._declare_variable(text, f"{acc}_v", array, start, block)
-                self._declare_variable("int64_t", acc, array, "0", block)
-                self._declare_variable("bool", f"{acc}_any", array, "false", block)
+            if kind in POSITIONS:
+                if not lanes:
+                    self._declare_variable(text, f"{acc}_v", array, start, block)
+                self._declare_variable("int64_t", acc, array, "INT64_MAX", block)
                 self.locals[name] = (acc, torch.int64)
             else:
                 self._declare_variable(text, acc, array, start, block)
@@ -402,11 +462,11 @@ class CppKernel:
             self.w.line(f"{kind} {name}{array};")
             self.w.line(f"for (int64_t k = 0; k < {block}; ++k) {name}[k] = {start};")
 
-    def _declare_scans(self, p: Pass) -> None:
+    def _declare_scans(self, p: Pass, block: int | None) -> None:
         for i in p.body.instructions:
             if i.op == "scan":
                 text = CPP_TYPES[carried(i)]
-                self.w.line(f"{text} c_{i.args[0]} = {REDUCTIONS[i.args[1]][0](text)};")
+                self._declare_variable(text, f"c_{i.args[0]}", _array(block), REDUCTIONS[i.args[1]][0](text), block)
 
     def reduction_clauses(self, reductions: list[Instruction], accumulators: dict[str, str]) -> str:
         return "".join(f" reduction({OMP_REDUCTION[i.args[1]]}:{accumulators[i.args[0]]})" for i in reductions)
@@ -414,6 +474,7 @@ class CppKernel:
     def _column_pass(self, p: Pass, last: Axis, block: int) -> None:
         reductions = [i for i in p.body.instructions if i.op == "reduce"]
         names = self._declare(p, reductions, block)
+        self._declare_scans(p, block)
         defined = [i for i in p.body.instructions if i.op == "define"]
         for i in defined:
             dtype = compute_dtype(_dtype(p, i.args[1]))
@@ -423,8 +484,7 @@ class CppKernel:
         blocks = self.open_blocks(p, self._sums(reductions, names, block), CHAIN)
         for a in blocks.inside:
             self.loop(*a)
-        positions = any(i.args[1] in ("argmax", "argmin") for i in reductions)
-        if self._vectorises([p]) and not positions:
+        if self._vectorises([p]):
             self.w.line(SIMD + self.bad_clause())
         self.loop(last, "xb", "xe - xb")
         accumulators = names | {name: s.name for name, s in blocks.sums.items()}
@@ -473,8 +533,7 @@ def _array(width: int | None) -> str:
 
 
 def _start(kind: str, text: str) -> str:
-    kind = {"argmax": "max", "argmin": "min"}.get(kind, kind)
-    return REDUCTIONS[kind][0](text)
+    return REDUCTIONS[POSITIONS.get(kind, kind)][0](text)
 
 
 def _dtype(p: Pass, value: Ref) -> torch.dtype:
@@ -555,23 +614,36 @@ def _reduce(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane
     name, kind, value = i.args[:3]
     at = acc[name] + (f"[{lane}]" if lane else "")
     v = f"{base}{value.position}"
-    if kind in ("argmax", "argmin"):
-        where = f"{base}{i.args[3].position}"
-        best = f"{acc[name]}_v" + (f"[{lane}]" if lane else "")
-        any_ = f"{acc[name]}_any" + (f"[{lane}]" if lane else "")
-        sign = ">" if kind == "argmax" else "<"
-        better = f"(!{any_} || {v} {sign} {best} || ({v} != {v} && {best} == {best})"
-        better += f" || (({v} == {best} || ({v} != {v} && {best} != {best})) && {where} < {at}))"
-        return f"if {better} {{ {best} = {v}; {at} = {where}; {any_} = true; }}"
+    if kind in POSITIONS:
+        return _position(k, i, base, acc[name], at, lane)
     if kind == "dot":
         v = f"({v} * {base}{i.args[3].position})"
-    return f"{at} = {v};" if k.apart else f"{at} = {REDUCTIONS[kind][1].format(acc=at, value=v)};"
+    return f"{at}[{k.terms}] = {v};" if k.terms else f"{at} = {REDUCTIONS[kind][1].format(acc=at, value=v)};"
+
+
+def _position(k: CppKernel, i: Instruction, base: str, name: str, at: str, lane: Any) -> str:
+    """A place that is looked for: NaN before all else, of equal elements the first."""
+    v, where = f"{base}{i.args[2].position}", f"{base}{i.args[3].position}"
+    if k.terms:
+        return f"{name}[{k.terms}] = {v}; {name}_at[{k.terms}] = {where};"
+    if k.one_by_one:
+        return f"{name}.one({v}, {where});"
+    best = f"{name}_v" + (f"[{lane}]" if lane else "")
+    better = f"{v} {'>' if i.args[1] == 'argmax' else '<'} {best}"
+    if not lane:
+        tie = f"(({v} == {best} || ({v} != {v} && {best} != {best})) && {where} < {at})"
+        return f"if ({better} || ({v} != {v} && {best} == {best}) || {tie}) {{ {best} = {v}; {at} = {where}; }}"
+    # Choices instead of a branch: a vector loop over many places.
+    tie = f"((({v} == {best}) | (({v} != {v}) & ({best} != {best}))) & ({where} < {at}))"
+    new = f"const bool {name}_new = ({better}) | (({v} != {v}) & ({best} == {best})) | {tie};"
+    return f"{new} {best} = {name}_new ? {v} : {best}; {at} = {name}_new ? {where} : {at};"
 
 
 def _scan(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
     name, kind, value = i.args
     assert i.dtype is not None
-    carry, new, term = f"c_{name}", f"{base}{value.position}", f"t_{name}[{k.lane}]"
+    carry = f"c_{name}" + (f"[{lane}]" if lane else "")
+    new, term = f"{base}{value.position}", f"t_{name}[{k.lane}]"
     if k.apart:
         return f"({term} = {new})"
     combined = REDUCTIONS[kind][1]
@@ -627,7 +699,7 @@ def shape(kernel: LoopKernel) -> str:
         return "points"
     if few_rows(kernel) is not None:
         return "few rows"
-    if any(i.op == "scan" for p in kernel.passes for i in p.body.instructions) or kernel.scratch or not kernel.axes:
+    if kernel.scratch or not kernel.axes:
         return "rows"
     row = _contiguous(kernel, kernel.reduction_axes[-1].var, kernel.axes[-1].var)
     column = _contiguous(kernel, kernel.axes[-1].var, kernel.reduction_axes[-1].var)

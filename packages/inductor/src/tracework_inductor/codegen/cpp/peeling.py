@@ -258,21 +258,42 @@ DECIDED: dict[str, Callable[[Any, Any, Any, Any], bool | None]] = {
 
 def _invariants_first(p: Peeled) -> Peeled:
     """With what does not change along the loop ahead of the rest."""
-    var = p.axis.var
+    body, ahead, places = invariants_first(p.body, frozenset())
+    return dataclasses.replace(p, body=body, ahead=ahead, masks=tuple(places[m.position] for m in p.masks))
+
+
+def invariants_first(body: LoopBody, read: frozenset[str]) -> tuple[LoopBody, int, dict[int, Ref]]:
+    """With what does not change along the innermost loop ahead of the rest, how much that is, and where each instruction went.
+
+    read: buffers from which an element may be loaded ahead of the loop, and a position checked: the loop runs at least once."""
+    var = body.axes[-1].var
     moving: set[Any] = {var}
     fixed: list[int] = []
-    for n, i in enumerate(p.body.instructions):
+    for n, i in enumerate(body.instructions):
         still = not any(a in moving if isinstance(a, Ref) else isinstance(a, Expr) and a.free_symbols & moving for a in i.args)
-        if still and (i.op in AHEAD or i.op == "indirect" and i.args[3] is None):
+        if still and (
+            i.op in AHEAD or i.op == "indirect" and (i.args[3] is None or bool(read)) or i.op == "load" and i.args[0] in read
+        ):
             fixed.append(n)
         else:
             moving |= {Ref(n), *([i.args[2]] if i.op == "indirect" else ())}
     ahead = set(fixed)
-    order = [*fixed, *(n for n in range(len(p.body.instructions)) if n not in ahead)]
+    order = [*fixed, *(n for n in range(len(body.instructions)) if n not in ahead)]
     renumbered = {old: Ref(new) for new, old in enumerate(order)}
-    moved = [p.body.instructions[n] for n in order]
+    moved = [body.instructions[n] for n in order]
     instructions = tuple(
         i._replace(args=tuple(renumbered[a.position] if isinstance(a, Ref) else a for a in i.args)) for i in moved
     )
-    body, masks = dataclasses.replace(p.body, instructions=instructions), tuple(renumbered[m.position] for m in p.masks)
-    return dataclasses.replace(p, body=body, ahead=len(fixed), masks=masks)
+    return dataclasses.replace(body, instructions=instructions), len(fixed), renumbered
+
+
+def looked_up_once(kernel: LoopKernel) -> tuple[LoopBody, int] | None:
+    """The body of a kernel without reductions whose positions from tensors are the same all along its innermost loop, with these ahead of it
+    and how much is; None where there is no such position. An element is then loaded, and checked, once for a row."""
+    if len(kernel.passes) != 1 or len(kernel.axes) < 2 or kernel.reads & kernel.writes:
+        return None
+    size, body = kernel.axes[-1].size, kernel.passes[0].body
+    if not isinstance(size, int) or size < 1 or not any(i.op == "indirect" for i in body.instructions):
+        return None
+    body, ahead, _ = invariants_first(body, frozenset(kernel.reads))
+    return (body, ahead) if any(i.op == "indirect" for i in body.instructions[:ahead]) else None

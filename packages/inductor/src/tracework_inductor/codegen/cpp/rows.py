@@ -1,61 +1,174 @@
-"""Sums along long rows: as many elements as there are lanes are computed at a time, and then added to these.
+"""Reductions along rows in lanes: as many elements as there are lanes are computed at a time, and then combined with these.
 
-The terms are stored before they are added: g++ takes them from its registers, and knows vectors for whatever computes them. A reduction
-of the vector loop itself would be added up at the end of each loop, one lane after the other.
+The terms are stored before they are combined: g++ takes them from its registers, and knows vectors for whatever computes them. A reduction
+of the vector loop itself would be combined at the end of each loop, one lane after the other, and one that is declared (a maximum that keeps
+NaN) would lie in memory: its lanes would be loaded and stored at each step.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
-from ...ir.body import Instruction
+from ...ir.body import Axis, Instruction, Ref
+from ...ir.index import Size
+from ...ir.scalar_ops import compute_dtype
 from ...schedule.plan import Pass
 from ..printer import c_index
 from .blocks import CHAIN, Sum, lanes, whole_groups
+from .text_rules import CPP_TYPES, REDUCTIONS
 
 if TYPE_CHECKING:
     from .kernel import CppKernel
 
 SIMD = "#pragma omp simd"
+WHOLE = frozenset({"float", "double", "int32_t", "int64_t"})
+"""Types of lanes."""
+COMBINED = {
+    "sum": "tw_added",
+    "dot": "tw_added",
+    "max": "tw_largest",
+    "min": "tw_least",
+    "argmax": "tw_largest",
+    "argmin": "tw_least",
+}
+"""What combines two lanes."""
+POSITIONS = {"argmax": "max", "argmin": "min"}
+"""The reduction whose place each of these looks for."""
 
 
-def row_in_lanes(k: CppKernel, p: Pass, reductions: list[Instruction], sums: dict[str, Sum]) -> None:
-    """Sums alone, of long rows: as many elements as there are lanes are computed at a time, and then added to these."""
+@dataclasses.dataclass(frozen=True)
+class Lanes:
+    """A reduction in lanes: the variable of its result, the type of its elements, its kind, and how many lanes there are."""
+
+    result: str
+    type: str
+    kind: str
+    width: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.result}_lanes"
+
+    @property
+    def places(self) -> bool:
+        return self.kind in POSITIONS
+
+    @property
+    def combined(self) -> str:
+        return COMBINED[self.kind]
+
+    @property
+    def terms(self) -> str:
+        return f"{self.result}_terms"
+
+    @property
+    def best(self) -> str:
+        return f"tw_best<{self.type}, {self.combined}, {self.width}>"
+
+    def start(self) -> str:
+        """Of one lane."""
+        return REDUCTIONS[POSITIONS.get(self.kind, self.kind)][0](self.type)
+
+    def begin(self) -> str:
+        """Declaration of the lanes."""
+        if self.places:
+            return f"{self.best} {self.name}({self.start()});"
+        start = "{}" if self.start() == "0" else f"tw_lanes<{self.type}>::type{{}} + {self.start()}"
+        return f"tw_lanes<{self.type}>::type {self.name} = {start};"
+
+    def declared(self) -> list[str]:
+        """Declarations of the terms."""
+        texts = [f"{self.type} {self.terms}[{self.width}] __attribute__((aligned(64)));"]
+        if self.places:
+            texts.append(f"{self.best}::place {self.terms}_at[{self.width}] __attribute__((aligned(64)));")
+        return texts
+
+    def put(self, name: str) -> str:
+        """The statement that combines the terms with the lanes called so."""
+        if self.places:
+            return f"{name}.put({self.terms}, {self.terms}_at);"
+        terms = f"tw_lanes<{self.type}>::of<{self.combined}, {self.width}>({self.terms})"
+        return f"{name} = {self.combined}::of({name}, {terms});"
+
+    def total(self) -> str:
+        """The statement after all elements."""
+        return f"{self.result} = {f'{self.name}.total()' if self.places else self.total_of(self.name)};"
+
+    def total_of(self, name: str) -> str:
+        return f"tw_lanes<{self.type}>::total<{self.combined}>({name})"
+
+
+def in_whole_lanes(p: Pass, reductions: list[Instruction], elements: Size) -> bool:
+    """Whether all reductions of a pass over so many elements may be taken in lanes: sums of floats, and extremes. Places are counted in the
+    size of what is compared."""
+    if not all(_fits(i.args[1], _type(p, i.args[2])) for i in reductions):
+        return False
+    return bool(reductions) and (
+        isinstance(elements, int) and elements < 2**31 or not any(i.args[1] in POSITIONS for i in reductions)
+    )
+
+
+def _fits(kind: str, element: str) -> bool:
+    return kind in COMBINED and element in (("float", "double") if COMBINED[kind] == "tw_added" else WHOLE)
+
+
+def _type(p: Pass, value: Ref) -> str:
+    dtype = p.body.instructions[value.position].dtype
+    assert dtype is not None
+    return CPP_TYPES[compute_dtype(dtype)]
+
+
+def row_in_lanes(k: CppKernel, p: Pass, reductions: list[Instruction], names: dict[str, str]) -> None:
+    """All reductions of a pass: as many elements as there are lanes are computed at a time, and then combined with these."""
     smallest = min((k.kernel.layouts[i.args[0]].dtype.itemsize for i in p.body.loads()), default=4)
     width = lanes(smallest, k.kernel.reduction_axes[-1].size)
-    totals = {name: Sum(f"{s.name}_lanes", f"tw_lanes<{s.type}>::type") for name, s in sums.items()}
-    for s in totals.values():
-        k.w.line(f"{s.type} {s.name} = {{}};")
-    blocks = k.open_blocks(p, totals, CHAIN * width)
+    found = {i.args[0]: Lanes(names[i.args[0]], _type(p, i.args[2]), i.args[1], width) for i in reductions}
+    sums = {name: Sum(s.name, f"tw_lanes<{s.type}>::type") for name, s in found.items() if s.combined == "tw_added"}
+    for s in found.values():
+        k.w.line(s.begin())
+    blocks = k.open_blocks(p, sums, CHAIN * width)
+    into = {name: blocks.sums[name].name if name in sums else s.name for name, s in found.items()}
     *outer, (last, *bounds) = blocks.inside
     for a in outer:
         k.loop(*a)
     begin, count = bounds or ("0", c_index(last.size))
     whole, at = whole_groups(begin, count, width), f"{last.var}v"
     k.w.open(f"for (int64_t {at} = {begin}; {at} < {whole}; {at} += {width})")
-    for s in sums.values():
-        k.w.line(f"{s.type} {s.name}_terms[{width}] __attribute__((aligned(64)));")
+    for s in found.values():
+        for text in s.declared():
+            k.w.line(text)
     k.w.line(SIMD + k.bad_clause())
     k.loop(last, at, str(width))
-    k.apart = True
-    k.statements(p.body.instructions, {name: f"{s.name}_terms[{last.var}k]" for name, s in sums.items()})
-    k.apart = False
+    k.terms = f"{last.var}k"
+    k.statements(p.body.instructions, {name: s.terms for name, s in found.items()})
+    k.terms = ""
     k.w.close()
-    for name, s in sums.items():
-        k.w.line(f"{blocks.sums[name].name} += tw_lanes<{s.type}>::of<{width}>({s.name}_terms);")
+    for name, s in found.items():
+        k.w.line(s.put(into[name]))
     k.w.close()
     if not isinstance(last.size, int) or last.size % width:
-        rest = {name: f"{s.name}_rest" for name, s in sums.items()}
-        for name, s in sums.items():
-            k.w.line(f"{s.type} {rest[name]} = 0;")
-        k.w.line(SIMD + k.reduction_clauses(reductions, rest) + k.bad_clause())
-        k.loop(last, whole, str(int(count) % width) if count.isdigit() else f"{count} % {width}")
-        k.statements(p.body.instructions, rest)
-        k.w.close()
-        for name in sums:
-            k.w.line(f"{blocks.sums[name].name}[0] += {rest[name]};")
+        rest = str(int(count) % width) if count.isdigit() else f"{count} % {width}"
+        _rest(k, p, [(i, found[i.args[0]], into[i.args[0]]) for i in reductions], (last, whole, rest))
     for _ in outer:
         k.w.close()
     k.close_blocks(blocks)
-    for name, s in sums.items():
-        k.w.line(f"{s.name} = tw_lanes<{s.type}>::total({totals[name].name});")
+    for s in found.values():
+        k.w.line(s.total())
+
+
+def _rest(k: CppKernel, p: Pass, found: list[tuple[Instruction, Lanes, str]], loop: tuple[Axis, str, str]) -> None:
+    """What is left of a row: places are looked for one by one, all else is a vector loop whose results one lane takes."""
+    variables = [(i, s, into) for i, s, into in found if not s.places]
+    for _, s, _ in variables:
+        k.w.line(f"{s.type} {s.result}_rest = {s.start()};")
+    accumulators = {i.args[0]: into if s.places else f"{s.result}_rest" for i, s, into in found}
+    if len(variables) == len(found):
+        k.w.line(SIMD + k.reduction_clauses([i for i, _, _ in found], accumulators) + k.bad_clause())
+    k.loop(*loop)
+    k.one_by_one = True
+    k.statements(p.body.instructions, accumulators)
+    k.one_by_one = False
+    k.w.close()
+    for _, s, into in variables:
+        k.w.line(f"{into}[0] = {s.combined}::of(({s.type}){into}[0], {s.result}_rest);")

@@ -1,0 +1,100 @@
+"""Results that no cache holds go to memory past the caches.
+
+A plain store of an element first reads its line: a result that is written once takes the time of two. Whole lines that are written past the
+caches are not read. g++ writes none of its vector loops so: a block of elements is computed into a small array, which stays in the first
+cache, and copied from there. A result that is also read here has its lines in the caches already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...ir.body import Axis, Instruction
+from ...ir.index import Expr, constant_product, substitute, symbol
+from ...schedule.plan import LoopKernel, Pass
+from ..printer import c_index
+from .text_rules import MEMORY_TYPES
+
+if TYPE_CHECKING:
+    from .kernel import CppKernel
+
+LEAST_BYTES = 1 << 25
+"""Of a result: more than a core's part of any last cache."""
+BLOCK = 512
+"""Elements that are computed ahead of a copy."""
+SHORTEST = 64
+"""Elements of a row that are worth one."""
+SIMD = "#pragma omp simd"
+
+
+def streamed(kernel: LoopKernel, p: Pass, axis: Axis) -> list[Instruction]:
+    """The stores of a pass that go past the caches; its innermost loop runs over `axis`."""
+    size = axis.size
+    if not isinstance(size, int) or size < SHORTEST or any(i.op in ("reduce", "scan") for i in p.body.instructions):
+        return []
+    return [i for i in p.body.stores() if _in_order(i, kernel, axis) and _is_large(i, kernel)]
+
+
+def _in_order(i: Instruction, kernel: LoopKernel, axis: Axis) -> bool:
+    buffer, index = i.args[:2]
+    bound = {a.var for a in (*kernel.axes, *kernel.reduction_axes)} | {*kernel.sizes, *kernel.numbers}
+    return (
+        i.args[3] == "set"
+        and buffer not in kernel.reads
+        and isinstance(index, Expr)
+        and index.free_symbols <= bound
+        and index.coefficient(axis.var) == 1
+    )
+
+
+def _is_large(i: Instruction, kernel: LoopKernel) -> bool:
+    """By what is written: a part of a buffer may be all."""
+    sizes = [a.size for a in (*kernel.axes, *kernel.reduction_axes) if a.var in i.args[1].free_symbols]
+    known = all(isinstance(s, int) for s in sizes)
+    return known and constant_product(sizes) * kernel.layouts[i.args[0]].dtype.itemsize >= LEAST_BYTES
+
+
+def streaming(kernel: LoopKernel, axis: Axis) -> bool:
+    """Whether any pass has such stores in loops over this axis."""
+    return any(streamed(kernel, p, axis) for p in kernel.passes)
+
+
+def open_blocks(k: CppKernel, axis: Axis, stores: Sequence[Instruction], parallel: bool) -> list[str]:
+    """Opens the loops over an axis, block by block, for `close_blocks`; `parallel` if the blocks are shared out to the threads."""
+    assert isinstance(axis.size, int)
+    begin, block = f"{axis.var}b", min(BLOCK, axis.size)
+    if parallel:
+        k.parallel_for(1)
+    k.w.open(f"for (int64_t {begin} = 0; {begin} < {axis.size}; {begin} += {block})")
+    count = str(block) if axis.size % block == 0 else f"tw_imin({block}, {axis.size} - {begin})"
+    return open_copied(k, axis, stores, begin, count, block)
+
+
+def close_blocks(k: CppKernel, stores: Sequence[Instruction], copies: list[str]) -> None:
+    """Closes them."""
+    close_copied(k, stores, copies)
+    k.w.close()
+
+
+def open_copied(k: CppKernel, axis: Axis, stores: Sequence[Instruction], begin: str, count: str, most: int) -> list[str]:
+    """Opens the loop over at most `most` steps of an axis whose results are copied to their places at its end; gives the copies."""
+    copies: list[str] = []
+    for n, i in enumerate(stores):
+        buffer, index = i.args[:2]
+        k.tiles["store", buffer, index] = f"s{n}[{axis.var}k]"
+        k.w.line(f"{MEMORY_TYPES[k.kernel.layouts[buffer].dtype]} s{n}[{most}] __attribute__((aligned(64)));")
+        first = c_index(substitute(index, {axis.var: symbol(begin, 0, None)}))
+        copies.append(f"tw_stream(&{k.names[buffer]}[{first}], s{n}, {count});")
+    k.w.line(SIMD + k.bad_clause())
+    k.loop(axis, begin, count)
+    return copies
+
+
+def close_copied(k: CppKernel, stores: Sequence[Instruction], copies: list[str]) -> None:
+    """Closes it, and copies."""
+    k.w.close()
+    for i in stores:
+        del k.tiles["store", i.args[0], i.args[1]]
+    for text in copies:
+        k.w.line(text)
