@@ -28,9 +28,9 @@ from .few_rows import HEAD, few_rows, few_rows_nest
 from .peeling import Peeled, looked_up_once, peeled
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
 from .scans import carried, in_groups, scan_in_groups
-from .streams import close_blocks, close_copied, open_blocks, open_copied, streamed, streaming
+from .streams import close_blocks, close_copied, in_no_cache, open_blocks, open_copied, streamed, streaming
 from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, constant_text, conversion
-from .tiles import LENGTH, WIDTH, Access, Tiling, tiling
+from .tiles import ACROSS, LENGTH, WIDTH, Access, Tiling, tiling
 
 BITS = 31
 """Of what a kernel returns: one for each check of an index that failed."""
@@ -221,23 +221,21 @@ class CppKernel:
         self.w.close()
 
     def _tiled_points(self, tiles: Tiling, parallel: bool) -> None:
-        """The same by tiles of two axes; what lies across the innermost loop is turned on its way in and out.
-
-        Tiles beside each other follow each other until they are as wide as long: they have their rows in the same pages, and lines that the
-        processor fetches together."""
-        outer = [a for a in self.kernel.axes if a not in (tiles.across, tiles.last)]
+        """The same by tiles of two axes; what lies across the innermost loop is turned on its way in and out."""
+        across, last, group = tiles.across, tiles.last, tiles.group()
+        outer = [a for a in self.kernel.axes if a not in (across, last)]
         if parallel:
             self.parallel_for(len(outer) + 2)
         for a in outer:
             self.loop(a)
-        across, last = tiles.across, tiles.last
-        group, begin = f"{across.var}c", tiles.begin(across)
-        self.w.open(f"for (int64_t {group} = 0; {group} < {c_index(across.size)}; {group} += {LENGTH})")
-        self.w.open(
-            f"for (int64_t {tiles.begin(last)} = 0; {tiles.begin(last)} < {c_index(last.size)}; {tiles.begin(last)} += {LENGTH})"
-        )
+        for start, size, count in ((group, across.size, ACROSS), (str(tiles.begin(last)), last.size, LENGTH)):
+            self.w.open(f"for (int64_t {start} = 0; {start} < {c_index(size)}; {start} += {count})")
+        self.w.line(f"const int64_t {group}e = tw_imin({group} + {ACROSS}, {c_index(across.size)});")
         self.w.line(f"const int64_t {last.var}e = tw_imin({tiles.begin(last)} + {LENGTH}, {c_index(last.size)});")
-        self.w.line(f"const int64_t {group}e = tw_imin({group} + {LENGTH}, {c_index(across.size)});")
+        for op, buffer, index in tiles.accesses:
+            if op == "load" and in_no_cache(self.kernel, buffer, index):
+                self.w.line(tiles.ahead(self.names[buffer], index))
+        begin = tiles.begin(across)
         self.w.open(f"for (int64_t {begin} = {group}; {begin} < {group}e; {begin} += {WIDTH})")
         self.w.line(f"const int64_t {across.var}e = tw_imin({begin} + {WIDTH}, {group}e);")
         for n, access in enumerate(tiles.accesses):

@@ -223,6 +223,9 @@ static void tw_turn(const float* s, int64_t ls, float* d, int64_t ld, int64_t ro
     for (int64_t j = 0; j < whole_columns; j += 8) tw_turn8(s + i * ls + j, ls, d + j * ld + i, ld, 8);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) d[j * ld + i] = s[i * ls + j]; }
+// The lines of so many columns of rows that are ld apart are fetched into the second cache.
+template <class T> TW void tw_ahead(const T* s, int64_t ld, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < columns; j += 64 / sizeof(T)) __builtin_prefetch(s + i * ld + j, 0, 2); }
 // Every S-th element of a row, N of them; no others than those between the first and the last are read.
 template <int S, int N, class T> TW void tw_every(const T* s, T* d) { for (int i = 0; i < N; ++i) d[i] = s[S * i]; }
 #define TW_EVERY2(N, ...) \

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.body import Axis, Instruction
-from ...ir.index import Expr, constant_product, substitute, symbol
+from ...ir.index import Expr, Size, constant_product, substitute, symbol
 from ...schedule.plan import LoopKernel, Pass
 from ..printer import c_index
 from .text_rules import MEMORY_TYPES
@@ -33,7 +33,7 @@ def streamed(kernel: LoopKernel, p: Pass, axis: Axis) -> list[Instruction]:
     size = axis.size
     if not isinstance(size, int) or size < SHORTEST or any(i.op in ("reduce", "scan") for i in p.body.instructions):
         return []
-    return [i for i in p.body.stores() if _in_order(i, kernel, axis) and _is_large(i, kernel)]
+    return [i for i in p.body.stores() if _in_order(i, kernel, axis) and in_no_cache(kernel, *i.args[:2])]
 
 
 def _in_order(i: Instruction, kernel: LoopKernel, axis: Axis) -> bool:
@@ -48,11 +48,11 @@ def _in_order(i: Instruction, kernel: LoopKernel, axis: Axis) -> bool:
     )
 
 
-def _is_large(i: Instruction, kernel: LoopKernel) -> bool:
-    """By what is written: a part of a buffer may be all."""
-    sizes = [a.size for a in (*kernel.axes, *kernel.reduction_axes) if a.var in i.args[1].free_symbols]
+def in_no_cache(kernel: LoopKernel, buffer: str, index: Size) -> bool:
+    """Whether more of a buffer is accessed than caches hold."""
+    sizes = [a.size for a in (*kernel.axes, *kernel.reduction_axes) if isinstance(index, Expr) and a.var in index.free_symbols]
     known = all(isinstance(s, int) for s in sizes)
-    return known and constant_product(sizes) * kernel.layouts[i.args[0]].dtype.itemsize >= LEAST_BYTES
+    return known and constant_product(sizes) * kernel.layouts[buffer].dtype.itemsize >= LEAST_BYTES
 
 
 def streaming(kernel: LoopKernel, axis: Axis) -> bool:

@@ -5,6 +5,7 @@ a small array first (or out of one, for a store), by vectors where the elements 
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 from ...ir.body import Axis, Instruction
 from ...ir.index import Expr, Size, substitute, symbol
@@ -15,6 +16,11 @@ WIDTH = 16
 """Elements of a turned array side by side: a line of the cache of floats."""
 LENGTH = 64
 """Steps of the innermost loop in a tile."""
+ACROSS = 128
+"""How wide the tiles are together that follow each other over the same rows: these are in the same pages, and the processor fetches lines that
+lie side by side together."""
+DISTANCE = 2
+"""Tiles ahead of which the lines of the next are asked for, where no cache holds them: each row of one is a part of a page."""
 LEAST = 8
 """Extents of tiles that are worth it."""
 
@@ -54,12 +60,33 @@ class Tiling:
             f"tw_turn({tile}, {LENGTH}, {self._first(pointer, index)}, {self._extent(self.across)}, {self._extent(self.last)});"
         )
 
-    def _first(self, pointer: str, index: Size) -> str:
-        """Address of a tile in memory, and from one step of the innermost loop to the next."""
+    def group(self) -> str:
+        """The variable that holds where tiles that follow each other over the same rows begin."""
+        return f"{self.across.var}c"
+
+    def ahead(self, pointer: str, index: Size) -> str:
+        """The call that asks for the lines of tiles to come: of other rows, or beside these where there are hardly more rows."""
+        begin, group, length = str(self.begin(self.last)), self.group(), self.last.size
+        if isinstance(length, int) and length <= DISTANCE * LENGTH:
+            places, columns = (
+                {self.across: f"({group} + {ACROSS})", self.last: begin},
+                f"{c_index(self.across.size)} - {group} - {ACROSS}",
+            )
+        else:
+            places, columns = (
+                {self.across: group, self.last: f"({begin} + {DISTANCE * LENGTH})"},
+                f"{c_index(self.across.size)} - {group}",
+            )
+        rows = f"tw_imin({LENGTH}, {c_index(length)} - {places[self.last]})"
+        return f"tw_ahead({self._first(pointer, index, places)}, {rows}, tw_imin({ACROSS}, {columns}));"
+
+    def _first(self, pointer: str, index: Size, at: Mapping[Axis, str] | None = None) -> str:
+        """Address of a tile in memory, of that which begins there or at a place, and from one step of the innermost loop to the next."""
         assert isinstance(index, Expr)
         step = index.coefficient(self.last.var)
         assert step is not None
-        start = substitute(index, {a.var: self.begin(a) for a in (self.across, self.last)})
+        places = at or {a: str(self.begin(a)) for a in (self.across, self.last)}
+        start = substitute(index, {a.var: symbol(place, 0, None) for a, place in places.items()})
         return f"&{pointer}[{c_index(start)}], {c_index(step)}"
 
     def _extent(self, axis: Axis) -> str:
