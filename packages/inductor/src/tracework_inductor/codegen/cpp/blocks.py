@@ -57,10 +57,11 @@ def lanes(itemsize: int, size: Size) -> int:
     return LEAST_LANES if itemsize >= 4 and isinstance(size, int) and size % 32 and size < ENDLESS else 32
 
 
-def in_lanes(axes: Sequence[Axis]) -> bool:
-    """Whether a row lies in pieces that are long, or of whole lanes."""
+def in_lanes(axes: Sequence[Axis], sums: bool) -> bool:
+    """Whether a row lies in pieces that are long, or of whole lanes. sums: whether all reductions are, for which g++ has vectors itself."""
     last = axes[-1].size
-    return not isinstance(last, int) or last >= PIECE or last > LEAST_LANES and last % LEAST_LANES == 0
+    long = PIECE if sums else 2 * LEAST_LANES
+    return not isinstance(last, int) or last >= long or last > LEAST_LANES and last % LEAST_LANES == 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,17 @@ from .few_rows import HEAD, few_rows, few_rows_nest
 from .peeling import Peeled, looked_up_once, peeled
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
 from .scans import carried, in_groups, scan_in_groups
-from .streams import close_blocks, close_copied, in_no_cache, open_blocks, open_copied, streamed, streaming
+from .segments import Segment, segments
+from .streams import (
+    close_blocks,
+    close_copied,
+    in_no_cache,
+    open_blocks,
+    open_copied,
+    part_of,
+    streamed,
+    streaming,
+)
 from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, constant_text, conversion
 from .tiles import ACROSS, LENGTH, WIDTH, Access, Tiling, tiling
 
@@ -36,6 +46,8 @@ BITS = 31
 """Of what a kernel returns: one for each check of an index that failed."""
 BLOCK = 128
 """Points per block of a "columns" nest."""
+CHUNKS = 64
+"""Steps around an axis that are enough for the threads."""
 SIMD = "#pragma omp simd"
 SCALAR_ONLY = frozenset({"lgamma", "nextafter", "fmod", "remainder", "floor_divide"})
 """Ops that keep a loop from being worth vectorising."""
@@ -129,6 +141,15 @@ class CppKernel:
         if len(axes) == 1:
             self._innermost(simd, parallel)
             return
+        if simd and (parts := segments(self.kernel)) is not None:
+            position, found_parts = parts
+            if not parallel or position == len(axes) - 1 or constant_product(a.size for a in axes[:position]) >= CHUNKS:
+                self._segmented(position, found_parts, parallel)
+                return
+            if not self.past_caches and all(part.steps > 1 for part in found_parts):
+                for part in found_parts:
+                    self._segment_alone(position, part)
+                return
         self._outer_loops(axes[:-1], parallel)
         if simd and (found := peeled(self.kernel)) is not None:
             self._peeled_loop(found, axes[-1])
@@ -165,6 +186,55 @@ class CppKernel:
         else:
             self.w.close()
         if found is not None:
+            self.w.close()
+
+    def _segmented(self, position: int, parts: list[Segment], parallel: bool) -> None:
+        """A nest one axis of which is walked in segments, each with a body of its own."""
+        *axes, last = self.kernel.axes
+        self._outer_loops(axes[:position], parallel)
+        for part in parts:
+            inside = axes[position + 1 :]
+            if position == len(axes):
+                self._segment(part, last, (part.first, part.steps))
+                continue
+            if part.steps == 1:
+                self.w.open()
+            else:
+                self.loop(axes[position], str(part.first), str(part.steps))
+            for a in inside:
+                self.loop(a)
+            self._segment(part, last, None)
+            for _ in range(len(inside) + 1):
+                self.w.close()
+        for _ in axes[:position]:
+            self.w.close()
+
+    def _segment_alone(self, position: int, part: Segment) -> None:
+        """A nest of its own for a segment: there are too few steps around its axis for the threads."""
+        *axes, last = self.kernel.axes
+        self.parallel_for(position + 1)
+        for a in axes[:position]:
+            self.loop(a)
+        self.loop(axes[position], str(part.first), str(part.steps))
+        for a in axes[position + 1 :]:
+            self.loop(a)
+        self._segment(part, last, None)
+        for _ in axes:
+            self.w.close()
+
+    def _segment(self, part: Segment, last: Axis, steps: tuple[int, int] | None) -> None:
+        """The innermost loop of a segment, over all of the axis or a first step and so many."""
+        count = steps[1] if steps else last.size
+        stores = part_of(self.kernel, self.kernel.passes[0], part.body, last, count) if isinstance(count, int) else []
+        if stores:
+            copies = open_blocks(self, last, stores, False, steps)
+        else:
+            self.w.line(SIMD + self.bad_clause())
+            self.loop(last, *(str(n) for n in steps or ()))
+        self.statements(part.body.instructions, {})
+        if stores:
+            close_blocks(self, stores, copies)
+        else:
             self.w.close()
 
     def _peeled_loop(self, found: Peeled, last: Axis) -> None:
@@ -365,7 +435,9 @@ class CppKernel:
         positions = [i for i in reductions if i.args[1] in POSITIONS]
         *outer, last = self.kernel.reduction_axes
         elements = product(a.size for a in (*outer, last))
-        whole = not scans and self._vectorises([p]) and in_whole_lanes(p, reductions, elements) and in_lanes((*outer, last))
+        sums = all(i.args[1] in ("sum", "dot") for i in reductions)
+        fits = in_whole_lanes(p, reductions, elements) and in_lanes((*outer, last), sums)
+        whole = fits and not scans and self._vectorises([p])
         names = self._declare(p, reductions, None, whole)
         self._declare_scans(p, None)
         if whole:
@@ -724,7 +796,7 @@ def _collapsible(axes: Sequence[Axis]) -> int:
     for a in axes:
         count += 1
         running *= a.size if isinstance(a.size, int) else 64
-        if running >= 64:
+        if running >= CHUNKS:
             break
     return count
 

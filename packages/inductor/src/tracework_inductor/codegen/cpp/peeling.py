@@ -170,7 +170,7 @@ def _cut(kernel: LoopKernel, first: int, iterations: int, period: int) -> Peeled
     *outer, last = kernel.axes
     body = kernel.passes[0].body
     axis = Axis(symbol(f"{last.var}i", 0, None), iterations)
-    recorder = _Deciding(kernel, (*outer, axis))
+    recorder = Deciding(kernel, (*outer, axis))
     effects: list[Instruction] = []
 
     def keep(into: Recorder, i: Instruction) -> bool:
@@ -185,7 +185,7 @@ def _cut(kernel: LoopKernel, first: int, iterations: int, period: int) -> Peeled
     return Peeled(first, iterations, period, recorder.finish(), 0)
 
 
-class _Deciding(Folding):
+class Deciding(Folding):
     """Records without tests that the ranges of the loops decide. A load under a mask that does not change along the innermost loop becomes
     one without, which reads some other row of the buffer where the mask does not hold."""
 
@@ -229,7 +229,7 @@ class _Deciding(Folding):
         return self.apply("where", (mask, value, self.constant(0, dtype)))
 
 
-class _Inside(_Deciding):
+class _Inside(Deciding):
     """Records loads as if their masks held, which it notes."""
 
     def __init__(self, kernel: LoopKernel, axes: tuple[Axis, ...]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...ir.body import Axis, Instruction
+from ...ir.body import Axis, Instruction, LoopBody
 from ...ir.index import Expr, Size, constant_product, substitute, symbol
 from ...schedule.plan import LoopKernel, Pass
 from ..printer import c_index
@@ -55,19 +55,30 @@ def in_no_cache(kernel: LoopKernel, buffer: str, index: Size) -> bool:
     return known and constant_product(sizes) * kernel.layouts[buffer].dtype.itemsize >= LEAST_BYTES
 
 
+def part_of(kernel: LoopKernel, p: Pass, body: LoopBody, axis: Axis, steps: int) -> list[Instruction]:
+    """The stores of a segment's body that go past the caches, where those of the pass do: it writes a part of what that does."""
+    if steps < SHORTEST or not streamed(kernel, p, axis):
+        return []
+    return [i for i in body.stores() if _in_order(i, kernel, axis)]
+
+
 def streaming(kernel: LoopKernel, axis: Axis) -> bool:
     """Whether any pass has such stores in loops over this axis."""
     return any(streamed(kernel, p, axis) for p in kernel.passes)
 
 
-def open_blocks(k: CppKernel, axis: Axis, stores: Sequence[Instruction], parallel: bool) -> list[str]:
-    """Opens the loops over an axis, block by block, for `close_blocks`; `parallel` if the blocks are shared out to the threads."""
+def open_blocks(
+    k: CppKernel, axis: Axis, stores: Sequence[Instruction], parallel: bool, part: tuple[int, int] | None = None
+) -> list[str]:
+    """Opens the loops over an axis, or a first step and so many, block by block, for `close_blocks`; `parallel` if the blocks are shared out
+    to the threads."""
     assert isinstance(axis.size, int)
-    begin, block = f"{axis.var}b", min(BLOCK, axis.size)
+    first, steps = part or (0, axis.size)
+    begin, end, block = f"{axis.var}b", first + steps, min(BLOCK, steps)
     if parallel:
         k.parallel_for(1)
-    k.w.open(f"for (int64_t {begin} = 0; {begin} < {axis.size}; {begin} += {block})")
-    count = str(block) if axis.size % block == 0 else f"tw_imin({block}, {axis.size} - {begin})"
+    k.w.open(f"for (int64_t {begin} = {first}; {begin} < {end}; {begin} += {block})")
+    count = str(block) if steps % block == 0 else f"tw_imin({block}, {end} - {begin})"
     return open_copied(k, axis, stores, begin, count, block)
 
 
