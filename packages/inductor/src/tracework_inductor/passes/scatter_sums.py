@@ -6,11 +6,15 @@ the zeros, the pass over both and the memory of the second; on a GPU, additions 
 
 from typing import Any
 
+import torch
 from tracework_primops import PrimGraph, prims
 
 from ..ir.index import same_all
 from ..lowering.layout import strides_equal
 from .rewrites import built_before, rewritten, value_of
+
+HALVES = frozenset({torch.bfloat16, torch.float16})
+"""Each term is rounded where it is added: small ones are lost one by one in a value that is large already, but not in zeros."""
 
 
 def add_scattered(graph: PrimGraph) -> PrimGraph:
@@ -21,6 +25,8 @@ def add_scattered(graph: PrimGraph) -> PrimGraph:
 def _parts(node: Any) -> tuple[Any, Any] | None:
     """(what is scattered into zeros, what it is added to), or None."""
     if node.target is not prims.add or node.meta["spec"].device.type != "cpu" or len(node.args) != 2:
+        return None
+    if node.meta["spec"].dtype in HALVES:
         return None
     for scattered, other in (node.args[::-1], node.args):
         if _is_into_zeros(scattered) and _lies_alike(other, node) and _lies_alike(scattered, node) and other is not scattered:

@@ -63,6 +63,12 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_small_terms_are_not_lost_in_a_large_value(dtype):
+    graph = build(tied, [torch.zeros(LOOK_UPS, dtype=torch.int64), torch.ones(LOOK_UPS, WIDTH, dtype=dtype)])
+    assert add_scattered(graph) is graph
+
+
 @pytest.mark.parametrize(("program", "changes", "scatters"), PROGRAMS.values(), ids=PROGRAMS)
 def test_sums_of_scattered_values(program, changes, scatters):
     torch.manual_seed(0)
