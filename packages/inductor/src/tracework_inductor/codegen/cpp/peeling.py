@@ -116,7 +116,7 @@ def _inside(kernel: LoopKernel, size: int) -> Peeled | None:
     *instructions, needed = recorder.finish().instructions
     iterations = _iterations(kernel, size)
     whole = LoopBody((*outer, Axis(last.var, iterations)), (), tuple(instructions))
-    otherwise = _invariants_first(_cut(kernel, 0, iterations, 1))
+    otherwise = _invariants_first(_cut(kernel, 0, iterations, 1)) if needed.args else None  # where all is known to hold, no other
     found = _invariants_first(Peeled(0, iterations, 1, whole, 0, needed.args, otherwise))
     return found if all(mask.position < found.ahead for mask in found.masks) else None
 

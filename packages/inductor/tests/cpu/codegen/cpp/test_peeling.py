@@ -154,6 +154,13 @@ def test_channels_that_are_changed_in_place(tmp_path):
     assert "if (v" in source and "else {" in source and "tw_imin(x1b, 16)" in source
 
 
+@pytest.mark.parametrize("rows", [(-1, 0), (-1, 1), (-2, -1), (1, -2)])
+def test_rows_that_a_padding_takes_away(rows, tmp_path):
+    """Where every row of the result is one of the input's, no condition of the padding is left."""
+    inputs = [torch.randn(5, 40), torch.randn(5, 19)]
+    compared(lambda x: prims.add(prims.pad(x, (rows, (0, 0)), 0.5), 1.0), None, inputs, tmp_path)
+
+
 def test_elements_that_are_changed_in_place(tmp_path):
     """Each is computed once: what is left of a row behind whole groups is not part of another group."""
     window = ((3, 3), (1, 1), (1, 1), False, True, None)
