@@ -97,6 +97,31 @@ def test_values_and_gradients(form, shape, hidden, small_blocks, tmp_path):
     assert len(cores) == 3 and all("counts & " in source for source in cores)
 
 
+def beside_nan(x):
+    """The same values, behind which there is NaN in memory."""
+    longer = torch.full((x.numel() + 4096,), torch.nan)
+    longer[: x.numel()] = x.flatten()
+    return longer[: x.numel()].view(x.shape)
+
+
+def test_lengths_of_whole_steps_that_are_no_whole_blocks(small_blocks, tmp_path):
+    """48 queries and 80 keys are steps of 16, and end within a block of 32."""
+    hidden = torch.arange(80).expand(2, 1, 48, 80) >= torch.tensor([33, 80])[:, None, None, None]
+    score, keep, mask = added(hidden)
+    bodies = trace_bodies(score, keep, [FakeMode(SymbolTable()).from_real(mask)], F32, torch.device("cpu"), None)[:3]
+    q, k, v, grad = map(beside_nan, operands(48, 80))
+    found, _ = run(forward_program(*bodies), [q, k, v, beside_nan(mask)], tmp_path)
+    wide = [x.double() for x in (q, k, v, grad)]
+    wanted = forward_reference(*wide[:3], [mask], [], [], *bodies[:2], SCALE, [])
+    close = {"rtol": 0, "atol": 1e-5}
+    torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], **close)
+    rows = [beside_nan(x) for x in (wanted[1].float(), wanted[2].float(), (wide[3] * wanted[0]).sum(-1).float())]
+    found, _ = run(backward_program(*bodies), [grad, q, k, v, *rows, beside_nan(mask)], tmp_path)
+    score, keep, slope = bodies
+    wanted = backward_reference(wide[3], *wide[:3], *(x.double() for x in rows), [mask], [], [], score, slope, keep, SCALE, [])
+    torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], **close)
+
+
 def test_programs_share_the_keys_of_few_queries(small_blocks, tmp_path, monkeypatch):
     monkeypatch.setattr("tracework_inductor.codegen.triton.cores.attention.forward.LEAST_STEPS", 1)
     bodies, mask = of_hidden("added", "rows", "padding")

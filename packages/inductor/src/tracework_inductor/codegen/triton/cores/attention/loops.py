@@ -152,7 +152,7 @@ class LoopedAttention(ScoredAttention):
             f"order = {row(order)}",
         ]
         per = other // rblock
-        border = not divides(self.lengths[3 - self.outer], rblock)
+        border = not divides(self.lengths[3 - self.outer], other)  # all steps of a block are taken
 
         def loop(begin: str, end: str, masked: bool) -> None:
             start = f"({begin}) * {per}" if begin != "0" else "0"
@@ -180,7 +180,7 @@ class LoopedAttention(ScoredAttention):
         queries."""
         rblock = self.config.constants["RBLOCK"]
         own, other = self.extents[self.outer - 2], self.extents[3 - self.outer]
-        border = not divides(self.lengths[3 - self.outer], rblock)
+        border = not divides(self.lengths[3 - self.outer], other)  # all steps of a block are taken
         chosen = self.blocks[:4] if self.outer == 2 else self.blocks[4:]
         for n, masked in ((0, True), (2, False)):
             count, listed = chosen[n : n + 2]
