@@ -117,6 +117,8 @@ def _inside(kernel: LoopKernel, size: int) -> Peeled | None:
     iterations = _iterations(kernel, size)
     whole = LoopBody((*outer, Axis(last.var, iterations)), (), tuple(instructions))
     otherwise = _invariants_first(_cut(kernel, 0, iterations, 1))
+    if not needed.args:  # all masks hold anyway, as those of a padding that cuts
+        return otherwise
     found = _invariants_first(Peeled(0, iterations, 1, whole, 0, needed.args, otherwise))
     return found if all(mask.position < found.ahead for mask in found.masks) else None
 

@@ -154,6 +154,15 @@ def test_channels_that_are_changed_in_place(tmp_path):
     assert "if (v" in source and "else {" in source and "tw_imin(x1b, 16)" in source
 
 
+def test_masks_that_always_hold(tmp_path):
+    """As those of a padding that cuts."""
+    x = side_by_side(torch.float32, 19, 0.5)
+    y = x[..., 1:].contiguous(memory_format=torch.channels_last)
+    graph = graph_of(lambda x, y: (prims.add(y, prims.pad(x, ((0, 0), (0, 0), (0, 0), (-1, 0)), 0.0)),), x, y)
+    (found,) = load(compile_graph(graph), RuntimeOptions(cache_dir=str(tmp_path / "cache")))([x, y])
+    torch.testing.assert_close(found, 2 * y)
+
+
 def test_elements_that_are_changed_in_place(tmp_path):
     """Each is computed once: what is left of a row behind whole groups is not part of another group."""
     window = ((3, 3), (1, 1), (1, 1), False, True, None)
