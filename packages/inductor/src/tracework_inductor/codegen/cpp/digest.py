@@ -14,7 +14,7 @@ KEY_BYTES = 8192 * LEVELS
 
 _SOURCE = r"""
 typedef unsigned __int128 tw_u128;
-static const int64_t tw_words = 1024;
+static const int64_t tw_block_words = 1024;
 static tw_u128 tw_nh(const uint64_t* w, const uint64_t* k, int64_t n) {
   tw_u128 a = 0, b = 0; int64_t i = 0;
   for (; i + 4 <= n; i += 4) {
@@ -23,17 +23,17 @@ static tw_u128 tw_nh(const uint64_t* w, const uint64_t* k, int64_t n) {
   for (; i < n; i += 2) a += (tw_u128)(w[i] + k[i]) * ((i + 1 < n ? w[i + 1] : 0) + k[i + 1]);
   return a + b; }
 static tw_u128 tw_block(const char* p, int64_t bytes, const uint64_t* k) {
-  if (bytes == tw_words * 8) return tw_nh((const uint64_t*)p, k, tw_words);
-  uint64_t last[tw_words]; int64_t words = (bytes + 7) / 8;
+  if (bytes == tw_block_words * 8) return tw_nh((const uint64_t*)p, k, tw_block_words);
+  uint64_t last[tw_block_words]; int64_t words = (bytes + 7) / 8;
   last[words - 1] = 0; __builtin_memcpy(last, p, bytes);
   return tw_nh(last, k, words); }
 static tw_u128 tw_digest(const char* p, int64_t bytes, const uint64_t* k) {
-  const int64_t block = tw_words * 8, count = (bytes + block - 1) / block;
+  const int64_t block = tw_block_words * 8, count = (bytes + block - 1) / block;
   if (count == 1) return tw_block(p, bytes, k);
   tw_u128* sums = (tw_u128*)__builtin_malloc(count * sizeof(tw_u128));
   #pragma omp parallel for if(count > 64)
   for (int64_t n = 0; n < count; ++n) sums[n] = tw_block(p + n * block, tw_imin(block, bytes - n * block), k);
-  tw_u128 found = tw_digest((const char*)sums, count * sizeof(tw_u128), k + tw_words);
+  tw_u128 found = tw_digest((const char*)sums, count * sizeof(tw_u128), k + tw_block_words);
   __builtin_free(sums);
   return found; }
 extern "C" void KERNEL_NAME(const char** blocks, const int64_t* bytes, int64_t count, const uint64_t* keys, tw_u128* out) {
