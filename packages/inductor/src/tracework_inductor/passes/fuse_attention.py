@@ -32,8 +32,9 @@ ATTENTION_DECODE = Op(
 """Made by this pass alone, and lowered by lowering/attention.py; never called."""
 
 KERNELS = frozenset(
-    getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention").default for name in ("flash", "efficient", "cudnn")
-) | {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default}
+    getattr(torch.ops.aten, f"_scaled_dot_product_{name}").default
+    for name in ("flash_attention", "efficient_attention", "cudnn_attention", "flash_attention_for_cpu")
+)
 """Overloads whose first result is attention of (batch, heads, length, width), without dropout."""
 MOST_WIDTH = 256
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
