@@ -41,3 +41,16 @@ def forms(length, document, prefixes):
         "masked by scores": (lambda s, b, h, i, j: torch.where(i >= j, s, -math.inf), everything, []),
         "of no score": (lambda s, b, h, i, j: (i - j) * 0.125, everything, []),
     }
+
+
+def block_mask(mask, rows, columns):
+    """The eight tensors of a BlockMask of a mask (queries, keys): counts and places of partial and of full blocks, of keys, then of queries."""
+    queries, keys = mask.shape
+    parts = mask.reshape(queries // rows, rows, keys // columns, columns).permute(0, 2, 1, 3).flatten(2)
+    some, all_ = parts.any(2), parts.all(2)
+    found = []
+    for kind in (some & ~all_, all_), ((some & ~all_).T, all_.T):
+        for shown in kind:
+            order = shown.int().argsort(dim=1, descending=True, stable=True).int()
+            found += [shown.sum(1).int()[None, None], order[None, None]]
+    return found

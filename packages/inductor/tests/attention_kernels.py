@@ -99,19 +99,6 @@ def check_values(name, folder, tolerance, blocks=(), extents=(), **sizes):
     return [*kernels.values(), *more.values()]
 
 
-def block_mask(mask, rows, columns):
-    """The eight tensors of a BlockMask of a mask (queries, keys): counts and places of partial and of full blocks, of keys, then of queries."""
-    queries, keys = mask.shape
-    parts = mask.reshape(queries // rows, rows, keys // columns, columns).permute(0, 2, 1, 3).flatten(2)
-    some, all_ = parts.any(2), parts.all(2)
-    found = []
-    for kind in (some & ~all_, all_), ((some & ~all_).T, all_.T):
-        for shown in kind:
-            order = shown.int().argsort(dim=1, descending=True, stable=True).int()
-            found += [shown.sum(1).int()[None, None], order[None, None]]
-    return found
-
-
 def trained(function, axes, sizes):
     """Bodies of a causal mask and a score function of (score, b, h, i, j, read), where read is what its own functions read of a tensor of
     these axes and sizes."""

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from prim_programs import overload, product, turned, weights
+from prim_programs import build, overload, product, turned, weights
 from tracework_primops import TensorSpec, prims
 from tracework_primops.spec import SizeSpec
 
@@ -203,3 +203,18 @@ WRITTEN = {
     "gpt2": (as_gpt2, F16, 2, -1.0),
 }
 """A program, its dtype, how many queries, and what the mask holds for hidden keys."""
+
+
+def written(case, hidden):
+    """A program of WRITTEN, operands of which some or all keys of a batch are hidden, its results in float64, and how far values may be off."""
+    program, dtype, queries, low = WRITTEN[case]
+    torch.manual_seed(0)
+    inputs = [torch.randn(2, heads, n, 16).to(dtype) for heads, n in ((8, queries), (2, 70), (2, 70))]
+    mask = torch.zeros(2, 1, 1, 70)
+    mask[:, ..., 50:] = low
+    if hidden == "all":
+        mask[1] = low
+    inputs.append(mask.to(dtype))
+    wide = [x.double() for x in inputs]
+    (wanted,) = build(program, wide).run(*wide)
+    return program, inputs, wanted, float(4 * ROUNDING[dtype] * inputs[2].abs().max())

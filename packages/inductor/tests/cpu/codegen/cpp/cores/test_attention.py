@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[4]))
 import pytest
 import torch
 import tracework_runtime as runtime
-from attention_forms import causal, everything, forms, itself
+from attention_forms import block_mask, causal, everything, forms, itself
 from prim_programs import build, copied, product, weights
 from tracework_inductor import InductorOptions, compile_graph
 from tracework_inductor.ir.index import symbol
@@ -109,19 +109,6 @@ def test_elements_of_rows_that_lie_apart():
     found, _ = run(forward_program(*texts("causal")), [q, k, v])
     wanted = forward_reference(q.double(), k.double(), v.double(), [], [], [], *texts("causal"), SCALE, [])
     torch.testing.assert_close(found[0].double(), wanted[0], rtol=0, atol=1e-5)
-
-
-def block_mask(mask, rows, columns):
-    """The eight tensors of a BlockMask of a mask (queries, keys): counts and places of partial and of full blocks, of keys, then of queries."""
-    queries, keys = mask.shape
-    parts = mask.reshape(queries // rows, rows, keys // columns, columns).permute(0, 2, 1, 3).flatten(2)
-    some, all_ = parts.any(2), parts.all(2)
-    found = []
-    for kind in (some & ~all_, all_), ((some & ~all_).T, all_.T):
-        for shown in kind:
-            order = shown.int().argsort(dim=1, descending=True, stable=True).int()
-            found += [shown.sum(1).int()[None, None], order[None, None]]
-    return found
 
 
 @pytest.mark.parametrize("columns", [32, 128, 192])

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[4]))
 import pytest
 import torch
 import tracework_runtime as runtime
-from few_queries import F32, PROBLEMS, ROUNDING, WRITTEN, attention, exact, keys, mask_of
+from few_queries import F32, PROBLEMS, ROUNDING, WRITTEN, attention, exact, keys, mask_of, written
 from prim_programs import build, copied, overload
 from tracework_inductor import compile_graph
 from tracework_primops import TensorSpec
@@ -52,19 +52,9 @@ def test_values(problem, masked, layout):
 @pytest.mark.parametrize("hidden", ["some", "all"])
 @pytest.mark.parametrize("case", WRITTEN)
 def test_attention_that_is_written_out(case, hidden):
-    program, dtype, queries, low = WRITTEN[case]
-    torch.manual_seed(0)
-    inputs = [torch.randn(2, heads, n, 16).to(dtype) for heads, n in ((8, queries), (2, 70), (2, 70))]
-    mask = torch.zeros(2, 1, 1, 70)
-    mask[:, ..., 50:] = low
-    if hidden == "all":
-        mask[1] = low
-    inputs.append(mask.to(dtype))
-    wide = [x.double() for x in inputs]
-    (wanted,) = build(program, wide).run(*wide)
+    program, inputs, wanted, atol = written(case, hidden)
     value, ours = run(program, inputs)
     assert ours
-    atol = float(4 * ROUNDING[dtype] * inputs[2].abs().max())
     torch.testing.assert_close(value.double(), wanted, rtol=0, atol=atol, equal_nan=True, check_stride=True)
 
 

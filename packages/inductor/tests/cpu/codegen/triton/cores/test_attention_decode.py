@@ -28,6 +28,7 @@ from few_queries import (  # noqa: E402
     mask_of,
     repeated,
     spec_of,
+    written,
 )
 from prim_programs import OTHER_PRODUCTS, build, product, turned, weights  # noqa: E402
 from tracework_inductor import InductorOptions, compile_graph  # noqa: E402
@@ -211,19 +212,9 @@ def test_repeated_heads_of_an_input_that_is_written_before(tmp_path):
 @pytest.mark.parametrize("case", WRITTEN)
 def test_attention_that_is_written_out(case, hidden, tmp_path):
     """One kernel, whose values are as near float64's as those of the program, hidden rows included."""
-    program, dtype, queries, low = WRITTEN[case]
-    torch.manual_seed(0)
-    inputs = [torch.randn(2, heads, n, 16).to(dtype) for heads, n in ((8, queries), (2, 70), (2, 70))]
-    mask = torch.zeros(2, 1, 1, 70)
-    mask[:, ..., 50:] = low
-    if hidden == "all":
-        mask[1] = low
-    inputs.append(mask.to(dtype))
-    exact = [x.double() for x in inputs]
-    (wanted,) = build(program, exact).run(*exact)
+    program, inputs, wanted, atol = written(case, hidden)
     (value,), host, kernels = run(build(program, inputs, [spec_of(t) for t in inputs]), inputs, tmp_path)
     assert "core" in host and "bmm" not in host and value.shape == wanted.shape
-    atol = float(4 * ROUNDING[dtype] * inputs[2].abs().max())
     torch.testing.assert_close(value.double(), wanted, rtol=0, atol=atol, equal_nan=True, check_stride=True)
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 pytest.importorskip("triton_interpreter", reason="triton is not installed")
-from attention_kernels import CASES, DOCUMENTS, block_mask, check_values
+from attention_forms import block_mask
+from attention_kernels import CASES, DOCUMENTS, check_values
 from tracework_inductor.codegen.triton.cores.attention import config as core
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
-from attention_forms import causal  # noqa: E402
-from attention_kernels import BATCH, BF16, CUDA, F32, LENGTH, SCALE, SUMS, block_mask, operands, run, sums_program, trained  # noqa: E402
+from attention_forms import block_mask, causal  # noqa: E402
+from attention_kernels import BATCH, BF16, CUDA, F32, LENGTH, SCALE, SUMS, operands, run, sums_program, trained  # noqa: E402
 from prim_programs import build  # noqa: E402
 from tracework_inductor.codegen.triton.cores.attention import config as core  # noqa: E402
 from tracework_primops import FakeMode, SymbolTable, TensorSpec, trace_bodies  # noqa: E402
