@@ -10,7 +10,7 @@ image, the loop is one without them.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -170,19 +170,8 @@ def _cut(kernel: LoopKernel, first: int, iterations: int, period: int) -> Peeled
     *outer, last = kernel.axes
     body = kernel.passes[0].body
     axis = Axis(symbol(f"{last.var}i", 0, None), iterations)
-    recorder = Deciding(kernel, (*outer, axis))
-    effects: list[Instruction] = []
-
-    def keep(into: Recorder, i: Instruction) -> bool:
-        effects.append(i)
-        return True
-
-    for rest in range(period):
-        recorder.memo = {}
-        replay(body, recorder, {last.var: axis.var * period + (first + rest)}, on_effect=keep)
-    for i in effects:
-        recorder.emit(i.op, i.args, None)
-    return Peeled(first, iterations, period, recorder.finish(), 0)
+    steps = [{last.var: axis.var * period + (first + rest)} for rest in range(period)]
+    return Peeled(first, iterations, period, Deciding(kernel, (*outer, axis)).of(body, steps), 0)
 
 
 class Deciding(Folding):
@@ -193,6 +182,21 @@ class Deciding(Folding):
         super().__init__(axes)
         self.kernel = kernel
         self.ranges: dict[Any, tuple[Size, Size]] = {a.var: (0, a.size - 1) for a in axes}
+
+    def of(self, body: LoopBody, steps: Iterable[dict[Any, Size]]) -> LoopBody:
+        """A body at each of these steps, with all effects after what is computed."""
+        effects: list[Instruction] = []
+
+        def keep(into: Recorder, i: Instruction) -> bool:
+            effects.append(i)
+            return True
+
+        for step in steps:
+            self.memo = {}
+            replay(body, self, step, on_effect=keep)
+        for i in effects:
+            self.emit(i.op, i.args, None)
+        return self.finish()
 
     def emit(self, op: str, args: tuple[Any, ...], dtype: torch.dtype | None) -> Ref:
         args = tuple(simplify(a, self.ranges) if isinstance(a, Expr) else a for a in args)

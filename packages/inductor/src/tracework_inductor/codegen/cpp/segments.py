@@ -7,7 +7,6 @@ import dataclasses
 
 from ...ir.body import Axis, Instruction, LoopBody
 from ...ir.bounds import COMPARISONS
-from ...ir.handlers import Recorder, replay
 from ...ir.index import Expr
 from ...schedule.plan import LoopKernel
 from .peeling import Deciding, undecided
@@ -77,16 +76,7 @@ def _whole(constant: Instruction) -> int:
 def _decided(kernel: LoopKernel, axis: Axis, first: int, end: int) -> LoopBody:
     recorder = Deciding(kernel, kernel.axes)
     recorder.ranges[axis.var] = (first, end - 1)
-    effects: list[Instruction] = []
-
-    def keep(into: Recorder, i: Instruction) -> bool:
-        effects.append(i)
-        return True
-
-    replay(kernel.passes[0].body, recorder, {axis.var: first} if end - first == 1 else {}, on_effect=keep)
-    for i in effects:
-        recorder.emit(i.op, i.args, None)
-    return recorder.finish()
+    return recorder.of(kernel.passes[0].body, [{axis.var: first} if end - first == 1 else {}])
 
 
 __all__ = ["Segment", "segments"]
