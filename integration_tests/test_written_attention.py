@@ -18,7 +18,7 @@ import tracework_primops as primops
 import tracework_primops.written_attention
 from gpu_specs import move
 from tracework.assemble import GraphCompiler
-from written_attentions import FORMS, Sizes
+from written_attentions import FORMS, Sizes, swin
 
 SMALL, LARGE = Sizes(2, 4, 256, 16), Sizes(2, 8, 2048, 64)
 
@@ -143,4 +143,7 @@ def test_values_gradients_and_memory(name, as_one_operator):
         least = (plain - want).abs().max().item()
         assert (got - want).abs().max().item() <= 1.5 * least + 2**-7 * want.abs().max().item()
     if not form.stays:
-        assert grown < 2 * LARGE.batch * LARGE.heads * LARGE.length**2
+        gathered = (
+            LARGE.heads * LARGE.length**2 if form.function is swin else 0
+        )  # by rows of the table, before it has rows of keys
+        assert grown < 2 * (LARGE.batch * LARGE.heads * LARGE.length**2 + gathered)

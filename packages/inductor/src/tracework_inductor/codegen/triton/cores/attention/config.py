@@ -32,13 +32,17 @@ class Row(NamedTuple):
     descriptors: bool = False
 
 
-FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (128, 32, 8, 2)}
-"""Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on
-Hopper, nor of the others up to 128, as far as the body allows. Blocks have 16 rows or more for each warp where registers allow it:
+FORWARD = {64: (128, 64, 8, 3), 128: (64, 64, 4, 3), 256: (128, 32, 8, 2)}
+"""Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. Few registers of these spill on
+Hopper, and of the others up to 128, as far as the body allows. Blocks have 16 rows or more for each warp where registers allow it:
 warps stand below one another in scores that a second product reads, so that warps without rows of their own compute those of others
 again."""
-OF_QUERIES = {64: (128, 32, 8, 3), 128: (128, 64, 8, 2), 256: (128, 16, 8, 2)}
-OF_KEYS = {64: (128, 32, 8, 3), 128: (128, 32, 8, 3), 256: (32, 32, 8, 1)}
+FORWARD_AS_IT_IS = {128: (128, 64, 8, 2, True)}
+"""The same where no number changes scores that are seen: two blocks run on a multiprocessor then, and the exponentials of one beside
+the products of the other. Bodies that compute or read take the registers for that."""
+OF_QUERIES = {64: (128, 32, 8, 3), 128: (64, 64, 4, 2), 256: (128, 16, 8, 2)}
+OF_KEYS = {64: (64, 64, 4, 2), 128: (64, 32, 4, 3), 256: (32, 32, 8, 1)}
+OF_KEYS_AS_IT_IS = {128: (64, 64, 4, 2)}
 IN_REGISTERS_FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
 IN_REGISTERS_BACKWARD = {64: (128, 32, 8, 3), 128: (64, 64, 8, 2), 256: (32, 32, 8, 1)}
 """The same where warps hold operands of products in their own registers, as on Ampere: of the blocks above, up to 3,800 bytes of a
@@ -59,18 +63,23 @@ class Tables:
     halves: Table
     in_registers: Table
     wide: Table
+    as_it_is: Table = dataclasses.field(default_factory=dict)
+    """Rows in the place of those for halves, where no number changes scores."""
 
-    def row(self, dtype: torch.dtype, width: int, device: torch.device) -> Row:
+    def row(self, dtype: torch.dtype, width: int, device: torch.device, as_it_is: bool = False) -> Row:
         """For operands of this dtype and width on a device."""
-        halves = self.halves if has_warp_groups(device.index or 0) else self.in_registers
-        table = self.wide if dtype == torch.float32 else halves
-        return Row(*table[next(w for w in table if width <= w)])
+        has_groups = has_warp_groups(device.index or 0)
+        table = self.wide if dtype == torch.float32 else self.halves if has_groups else self.in_registers
+        up_to = next(w for w in table if width <= w)
+        if as_it_is and has_groups and dtype != torch.float32:
+            return Row(*self.as_it_is.get(up_to, table[up_to]))
+        return Row(*table[up_to])
 
 
 TABLES = {
-    "forward": Tables(FORWARD, IN_REGISTERS_FORWARD, WIDE_FORWARD),
+    "forward": Tables(FORWARD, IN_REGISTERS_FORWARD, WIDE_FORWARD, FORWARD_AS_IT_IS),
     "queries": Tables(OF_QUERIES, IN_REGISTERS_BACKWARD, WIDE_BACKWARD),
-    "keys": Tables(OF_KEYS, IN_REGISTERS_BACKWARD, WIDE_BACKWARD),
+    "keys": Tables(OF_KEYS, IN_REGISTERS_BACKWARD, WIDE_BACKWARD, OF_KEYS_AS_IT_IS),
     "distances": Tables(DISTANCES, DISTANCES, WIDE_DISTANCES),
 }
 """By what a program has a block of, and whether it computes results or gradients."""

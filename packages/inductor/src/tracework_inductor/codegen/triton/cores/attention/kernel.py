@@ -9,6 +9,7 @@ import torch
 from .....ir.body import LoopBody
 from .....ir.buffer import BufferView
 from .....ir.index import Size, constant_size, same
+from .....ir.score_masks import definitions, number_in_place
 from .....schedule.plan import CoreKernel
 from ....renderer import KERNEL_NAME, RenderedKernel
 from ...config import Config
@@ -70,7 +71,7 @@ class Attention:
         self.lines: list[str] = []
         self.config = self._config()
         self.parts = self._parts()
-        self.described = self.by_descriptors and self.row().descriptors and all(self._is_described(self.views[n]) for n in "kv")
+        self.described = self.row().descriptors and self._keys_are_described()
         """Whether descriptors tell where keys and values are, if addresses are aligned."""
 
     # sizes
@@ -94,7 +95,18 @@ class Attention:
     def row(self) -> Row:
         """Of the tables, for these operands."""
         widths = max(constant_size(self.views[n].sizes[3]) for n in ("q", "v"))
-        return self.tables.row(self.dtype, widths, self.kernel.device)
+        row = self.tables.row(self.dtype, widths, self.kernel.device, self._scores_stay())
+        if row.descriptors and not self._keys_are_described():
+            return self.tables.row(self.dtype, widths, self.kernel.device)
+        return row
+
+    def _scores_stay(self) -> bool:
+        """Whether no number changes scores that are seen, and none of what hides others lies in memory."""
+        facts, fill = dict(self.kernel.node.facts), number_in_place(self.body)
+        last = self.body.instructions[definitions(self.body)["changed"].position]
+        if fill is not None:
+            last = self.body.instructions[last.args[2 if fill.negated else 1].position]
+        return last.op == "local" and "mask" not in facts and not any(True for _ in self.body.loads())
 
     def _parts(self) -> int:
         """Into how many parts, a power of two, programs share what a block walks over: every n-th step of n parts."""
@@ -210,6 +222,9 @@ class Attention:
         """Text of a load of one number for each row of queries."""
         place = self._place_of_row(name, head, at)
         return f"tl.load({place})" if within is None else f"tl.load({place}, {within}, other={other})"
+
+    def _keys_are_described(self) -> bool:
+        return self.by_descriptors and all(self._is_described(self.views[n]) for n in "kv")
 
     def _is_described(self, view: BufferView) -> bool:
         """Whether rows of each head lie as descriptors want them, in memory that is aligned."""

@@ -57,6 +57,20 @@ class LoopedAttention(ScoredAttention):
         else:
             self._by_bounds(writer, reach, limit, step)
 
+    def _listed(self, places: str, begin: str, end: str, per: int, extent: int, stride: str, last: str) -> tuple[str, list[str]]:
+        """What stands before a loop over the steps of listed blocks, from the one at `begin` to that before `end`, and its lines up to
+        the step; `last`: where the list ends.
+
+        Each step has read the next block's place: the copies of its keys are asked for as early as where places are computed."""
+        start = "0" if begin == "0" else f"({begin}) * {per}"
+        start = f"{start} + part" if self.parts > 1 else start
+        at = "{0}" if stride == "1" else f"{{0}} * {stride}"
+        return f"place = tl.load({places} + {at.format(f'tl.minimum(({start}) // {per}, {last})')})", [
+            f"for n in range({start}, ({end}) * {per}, {self.parts}):",
+            f"first = place * {extent} + n % {per} * RBLOCK",
+            f"place = tl.load({places} + {at.format(f'tl.minimum((n + {self.parts}) // {per}, {last})')})",
+        ]
+
     def _loop(self, writer: BodyWriter, head: Sequence[str], step: Step, masked: bool, border: bool) -> None:
         """One loop: `head` its first line and what stands before the step."""
         outside, writer.lines = writer.lines, []
@@ -155,12 +169,8 @@ class LoopedAttention(ScoredAttention):
         border = not divides(self.lengths[3 - self.outer], other)  # all steps of a block are taken
 
         def loop(begin: str, end: str, masked: bool) -> None:
-            start = f"({begin}) * {per}" if begin != "0" else "0"
-            own_start = f"{start} + part" if self.parts > 1 else start
-            head = [
-                f"for n in range({own_start}, ({end}) * {per}, {self.parts}):",
-                f"first = tl.load(order + n // {per} * {step_of}) * {other} + n % {per} * RBLOCK",
-            ]
+            before, head = self._listed("order", begin, end, per, other, step_of, f"{number - 1}")
+            writer.lines.append(before)
             self._loop(writer, head, step, masked, border)
 
         loop("0", "seen - full", True)
@@ -191,11 +201,9 @@ class LoopedAttention(ScoredAttention):
             writer.lines.append(f"{name} = tl.load(" + " + ".join([self._start(count), *filter(None, at)]) + ")")
             writer.lines.append(f"{name}_at = " + " + ".join([self._start(listed), *filter(None, row)]))
             per = other // rblock
-            step_of = self.times(f"n // {per}", listed.strides[3], listed.sizes[3], wide=False) or "0"
-            head = [
-                f"for n in range({'part' if self.parts > 1 else '0'}, {name} * {per}, {self.parts}):",
-                f"first = tl.load({name}_at + {step_of}) * {other} + n % {per} * RBLOCK",
-            ]
+            step_of = self.text(listed.strides[3])
+            before, head = self._listed(f"{name}_at", "0", name, per, other, step_of, f"tl.maximum({name} - 1, 0)")
+            writer.lines.append(before)
             self._loop(writer, head, step, masked, border)
 
 
