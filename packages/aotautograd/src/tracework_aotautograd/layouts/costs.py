@@ -66,9 +66,10 @@ LOOPED_TAPS = 9
 MEDIUM_TAPS = 25
 """Elements of the largest window for which the library has a kernel for the gradient of depthwise weights in float32, channels-last."""
 LARGE_WINDOW = 7
-LARGE_WINDOW_CHANNELS = range(9, 33)
-LEAST_GROUP = 16
+LARGE_WINDOW_CHANNELS = 16
+LEAST_GROUP = 4
 """Channels of the groups that were measured."""
+WIDE_GROUP = 16
 FEW_CHANNELS = 64
 CHANNEL_BYTES = 16
 
@@ -85,7 +86,8 @@ class Direction(enum.Enum):
 @dataclass(frozen=True)
 class Convolution:
     """What rows of KINDS go by. channels, results: of image and result of the convolution, for a transposed one those that it is the gradient
-    of; line: a signal, or images of one row or column; looped: as is_looped() says."""
+    of; line: a signal, or images of one row or column; looped: as is_looped() says; strided: whether windows lie more than a pixel apart;
+    size: bytes of an element."""
 
     direction: Direction
     channels: int
@@ -96,6 +98,8 @@ class Convolution:
     line: bool = False
     transposed: bool = False
     looped: bool = False
+    strided: bool = False
+    size: int = 4
 
     @property
     def is_depthwise(self) -> bool:
@@ -109,6 +113,15 @@ class Convolution:
     def group(self) -> int:
         """Channels of a group."""
         return min(self.channels, self.results) // self.groups
+
+    @property
+    def has_even_window(self) -> bool:
+        """The library's kernels of depthwise convolutions, channels-last, are for odd ones."""
+        return any(n % 2 == 0 for n in self.window)
+
+    def pads(self, channels: int) -> bool:
+        """Whether so many channels of a pixel are no multiple of what the library's kernels read."""
+        return self.has_few_channels and channels * self.size % CHANNEL_BYTES > 0
 
     @property
     def has_few_channels(self) -> bool:
@@ -143,34 +156,53 @@ KINDS: Mapping[str, Kind] = {
     "depthwise, not measured": Kind(
         lambda c: c.is_depthwise and (c.transposed or c.is_volume or c.channels != c.results), 1.0, anew=False
     ),
-    "depthwise line, weight": Kind(lambda c: c.is_depthwise and c.line and c.computes(WEIGHT), 5.4, anew=False, tap=9300.0),
+    "depthwise line, weight, TF32": Kind(
+        lambda c: c.is_depthwise and c.line and c.computes(WEIGHT, tf32=True), 6.0, anew=False, tap=9300.0
+    ),
     "depthwise, large window, weight, TF32": Kind(
         lambda c: c.is_depthwise and prod(c.window) > MEDIUM_TAPS and c.computes(WEIGHT, tf32=True), 3.5, anew=False, tap=4800.0
     ),
-    "depthwise, weight": Kind(lambda c: c.is_depthwise and c.computes(WEIGHT), 0.2, anew=False, tap=250.0),
-    "depthwise, image": Kind(lambda c: c.is_depthwise and c.computes(IMAGE), 0.31, anew=False, tap=350.0),
-    "depthwise": Kind(lambda c: c.is_depthwise, 0.26, anew=False, tap=160.0),
+    "depthwise, even window": Kind(
+        lambda c: c.is_depthwise and c.has_even_window and not c.line and c.computes(FORWARD), 3.13, anew=False, tap=2730.0
+    ),
+    "depthwise, even window, image": Kind(
+        lambda c: c.is_depthwise and c.has_even_window and not c.line and c.computes(IMAGE), 1.12, anew=False, tap=1100.0
+    ),
+    "depthwise, even window, weight": Kind(
+        lambda c: c.is_depthwise and c.has_even_window and c.computes(WEIGHT), 2.9, anew=False, tap=5000.0
+    ),
+    "depthwise, weight": Kind(lambda c: c.is_depthwise and c.computes(WEIGHT), 0.27, anew=False, tap=250.0),
+    "depthwise, image": Kind(lambda c: c.is_depthwise and c.computes(IMAGE), 0.36, anew=False, tap=400.0),
+    "depthwise": Kind(lambda c: c.is_depthwise, 0.31, anew=False, tap=160.0),
     "grouped, not measured": Kind(lambda c: c.groups > 1 and (c.group < LEAST_GROUP or c.is_volume), 1.358, anew=False),
-    "grouped line, image, TF32": Kind(lambda c: c.groups > 1 and c.line and c.computes(IMAGE, tf32=True), 1.36, anew=False, taken=20.0),
+    "grouped line, image, TF32": Kind(
+        lambda c: c.groups > 1 and c.group >= WIDE_GROUP and c.line and c.computes(IMAGE, tf32=True), 1.36, anew=False, taken=20.0
+    ),
     "grouped, weight, TF32": Kind(lambda c: c.groups > 1 and c.computes(WEIGHT, tf32=True), 1.04, anew=False, taken=10.6),
+    "narrow groups, weight": Kind(
+        lambda c: c.groups > 1 and c.group == LEAST_GROUP and not c.line and c.computes(WEIGHT), 2.6, anew=False, taken=33.0
+    ),
     "grouped": Kind(lambda c: c.groups > 1, 0.44, anew=False, taken=2.2),
     "volume": Kind(lambda c: c.is_volume, 0.92),
     "large window, TF32": Kind(
-        lambda c: c.channels in LARGE_WINDOW_CHANNELS and max(c.window) >= LARGE_WINDOW and c.computes(FORWARD, tf32=True),
-        2.62, anew=False, taken=10.6,
+        lambda c: (
+            c.channels == LARGE_WINDOW_CHANNELS and max(c.window) >= LARGE_WINDOW and c.strided and c.computes(FORWARD, tf32=True)
+        ),
+        2.92, anew=False, taken=10.6,
     ),
     "line, image, TF32": Kind(lambda c: c.line and c.computes(IMAGE, tf32=True), 0.5, anew=False, taken=1.5),
     "line, weight, TF32": Kind(lambda c: c.line and c.computes(WEIGHT, tf32=True), 0.69, anew=False, taken=2.9),
     "line, few channels, TF32": Kind(
-        lambda c: c.line and c.tf32 and min(c.channels, c.results) <= FEW_CHANNELS, 1.0, anew=False, taken=2.9
+        lambda c: c.line and c.tf32 and min(c.channels, c.results) <= FEW_CHANNELS, 1.5, anew=False, taken=4.0
     ),
     "line, TF32": Kind(lambda c: c.line and c.tf32, 0.62, anew=False),
     "few channels, weight, TF32": Kind(
         lambda c: c.has_few_channels and c.computes(WEIGHT, tf32=True), 0.91, anew=False, taken=5.7
     ),
     "padded channels, image, TF32": Kind(
-        lambda c: c.has_few_channels and c.channels * 4 % CHANNEL_BYTES > 0 and c.computes(IMAGE, tf32=True), 1.24, anew=False, taken=19.0
+        lambda c: c.pads(c.channels) and c.computes(IMAGE, tf32=True), 1.22, anew=False, taken=13.0
     ),
+    "padded results, TF32": Kind(lambda c: c.pads(c.results) and c.computes(FORWARD, tf32=True), 6.4, anew=False, taken=55.0),
     "few channels, image, TF32": Kind(lambda c: c.has_few_channels and c.computes(IMAGE, tf32=True), 0.66, anew=False, taken=4.8),
     "few channels": Kind(lambda c: c.has_few_channels, 0.783),
     "more in than out": Kind(lambda c: c.has_more_in_than_out, 0.725),
@@ -183,7 +215,7 @@ LightX2V#860; looped: where compilers write a loop, which takes as long in eithe
 are taken for equal. All others are means of what an H200 takes, in tests/unit/layouts/test_choice.py:TOOK, with the library's conversions of
 row-major images; "TF32" is float32 in general where the kernel has no products. Halves gain wherever they have no row of their own.
 
-In TF32 the library has no good kernel for windows of 7 over 9 to 32 channels; 8 and fewer have one of their own.
+In TF32 the library has no good kernel for windows of 7 over 16 channels, two pixels apart; 12 and 24 have one.
 """
 
 
@@ -262,10 +294,13 @@ def works(
     channels, results = (result[1], x.shape[1]) if transposed else (x.shape[1], result[1])
     forward, of_image = (IMAGE, FORWARD) if transposed else (FORWARD, IMAGE)
     tf32, line = x.dtype == torch.float32, sum(n > 1 for n in x.shape[2:]) == 1
+    sides = [(a, b) for a, b in zip(x.shape[2:], result[2:], strict=True) if a > 1 and b > 1]
+    strided = any(2 * max(pair) >= 3 * min(pair) for pair in sides)
     padded = sum(n for n, channels in ((image, x.shape[1]), (other, result[1])) if channels * size % CHANNEL_BYTES)
 
     def work(direction: Direction, read: int, written: int, weight: int) -> Work:
-        facts = Convolution(direction, channels, results, tuple(w.shape[2:]), groups, tf32, line, transposed, looped)
+        window = tuple(w.shape[2:])
+        facts = Convolution(direction, channels, results, window, groups, tf32, line, transposed, looped, strided, size)
         return Work(kind_of(facts), count, read, written, weight, found, padded)
 
     if gradients is None:
