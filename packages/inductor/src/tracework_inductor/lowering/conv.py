@@ -15,7 +15,7 @@ from .layout import channels_last, is_row_major, is_static, strides_equal
 from .pointwise import elementwise
 from .registry import lowers
 from .tile_products import convolution_with_tiles
-from .value import Lazy, Strided, pointwise, settled
+from .value import Lazy, pointwise, settled
 from .view import reshape
 from .window import inside_of
 
@@ -54,7 +54,7 @@ def _without_bias(low: Any, x: Any, w: Any, settings: Any) -> Any:
 
 def _placed(low: Any, x: Any, w: Any) -> tuple[Any, Any]:
     """Image and weight as the library is given them."""
-    return (_channels_last(low, x), _weight(low, w)) if _has_channels_last(low.spec) else (x, w)
+    return (low.realize_with(x, channels_last(x.sizes)), _weight(low, w)) if _has_channels_last(low.spec) else (x, w)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _window_sums(low: Any, x: Any, w: Any, b: Any, settings: Any) -> Any:
     if _has_channels_last(spec):
         # weights of one tap next to each other, as those of an element
         taps_first = contiguous_strides((*w.sizes[2:], w.sizes[0]))
-        x, w = _channels_last(low, x), low.realize_with(w, (1, w.sizes[0], *taps_first[:-1]))
+        x, w = low.realize_with(x, channels_last(x.sizes)), low.realize_with(w, (1, w.sizes[0], *taps_first[:-1]))
     else:
         x, w = low.realize(settled(x)), low.realize(settled(w))
     taps = list(itertools.product(*map(range, w.sizes[lead:])))
@@ -144,18 +144,7 @@ def _window_sums(low: Any, x: Any, w: Any, b: Any, settings: Any) -> Any:
 
 def _weight(low: Any, w: Any) -> Any:
     """In the layout that a GPU's library would bring it to, with a slow copy."""
-    return _channels_last(low, w) if w.device.type == "cuda" else w
-
-
-def _channels_last(low: Any, x: Any) -> Any:
-    """The value in memory so; what lies otherwise is copied once for all convolutions that read it."""
-    at, strides = settled(x), channels_last(x.sizes)
-    if not isinstance(at, Strided):
-        return low.realize_with(at, strides)
-    key = (at.buffer, at.offset, at.sizes, at.strides)
-    if key not in low.channels_last:
-        low.channels_last[key] = low.realize_with(at, strides)
-    return low.channels_last[key]
+    return low.realize_with(w, channels_last(w.sizes)) if w.device.type == "cuda" else w
 
 
 CONVOLUTION = "torch.convolution"
@@ -189,7 +178,8 @@ def convolution_backward(low: Any, grad: Any, x: Any, w: Any, bias_sizes: Any, *
     """Gradients of x, w and bias."""
     bias_sizes = list(bias_sizes) if bias_sizes is not None else None
     if any(map(_has_channels_last, low.spec[:2])):
-        grad, x, w = _channels_last(low, grad), _channels_last(low, x), _weight(low, w)
+        grad, x = (low.realize_with(v, channels_last(v.sizes)) for v in (grad, x))
+        w = _weight(low, w)
     turned = _turns(low, grad, x, w, settings)
     if turned:
         grad, x = (low.realize_with(v, channels_last(v.sizes)) for v in (grad, x))

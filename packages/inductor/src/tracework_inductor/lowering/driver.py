@@ -88,8 +88,8 @@ class Lowering:
         """Node -> what it was lowered to."""
         self.padded: dict[Any, Strided] = {}
         """Copies with padded rows (matmul.py): (buffer, offset, sizes, strides) -> the copy."""
-        self.channels_last: dict[Any, Strided] = {}
-        """The same for images and weights of convolutions (conv.py)."""
+        self.copies: dict[Any, Strided] = {}
+        """Copies with other strides, which all share that ask for them: (buffer, offset, sizes, strides, the copy's strides) -> the copy."""
         self.written_inputs = written_inputs(graph.graph) if writes_inputs else {}
 
     # buffers
@@ -187,8 +187,11 @@ class Lowering:
                 return value
             if value.dtype.is_complex:  # which loops do not load whole
                 return self.strided_copy(value, strides)
-            copy = Lazy(value.sizes, value.dtype, value.device, value.load, 1, value.reads)
-            return self.realize(copy, strides)
+            key = (value.buffer, value.offset, value.sizes, value.strides, tuple(strides))
+            if key not in self.copies:
+                copy = Lazy(value.sizes, value.dtype, value.device, value.load, 1, value.reads)
+                self.copies[key] = self.realize(copy, strides)
+            return self.copies[key]
         return self.realize(value, strides) if dense_strides(value.sizes, strides) == tuple(strides) else self.realize(value)
 
     def window(self, value: TensorValue, strides: Sequence[Size] | None = None) -> BufferView:

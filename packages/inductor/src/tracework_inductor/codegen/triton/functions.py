@@ -80,6 +80,7 @@ def _sigmoid(x):
     return libdevice.fast_dividef(tl.where(x < 0, power, 1.0), 1.0 + power)
 """,
     # The logarithm of a quotient near 1 is an artanh; elsewhere 1 + x is so far from 1 that its logarithm keeps its digits.
+    # What rounds to x itself is x: the quick quotient of such numbers may be 0.
     "_log1p": f"""
 @triton.jit
 def _log1p(x):
@@ -88,7 +89,7 @@ def _log1p(x):
     twice = part + part
     near = tl.fma(twice, square * {polynomial("square", LOG1P_NEAR)}, twice)
     far = libdevice.fast_log2f(1.0 + x) * {LN2!r}
-    return tl.where((x > -0.5) & (x < 1.0), near, far)
+    return tl.where(tl.abs(x) < {2.0**-25!r}, x, tl.where((x > -0.5) & (x < 1.0), near, far))
 """,
 }
 """Name -> definition of a function of what is held in float32."""
