@@ -1,4 +1,4 @@
-"""Attention as models write it out, in training, where AotOptions.trained_attention asks for one operator: compiled for a GPU, its kernels hold no
+"""Attention as models write it out, in training, where it becomes one operator: compiled for a GPU, its kernels hold no
 scores and nothing of the scores is kept for the backward; on one, values and gradients are eager's."""
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_plans_for_a_gpu_hold_no_scores(name, monkeypatch):
     assert kept < scores + copies
 
 
-def test_it_stays_written_out_by_default(monkeypatch):
+def test_it_stays_written_out_unless_asked_for(monkeypatch):
     monkeypatch.setattr(tracework_primops.written_attention, "LEAST_BYTES", 0)
     assert not aotautograd.AotOptions().trained_attention
     seen = []
@@ -100,10 +100,7 @@ def test_it_stays_written_out_by_default(monkeypatch):
 
 @pytest.fixture
 def as_one_operator(monkeypatch):
-    """Of tracework's own options, on GPUs; gives what functional graphs are told of, to see that they have the operator."""
-    facts = GraphCompiler.facts.fget
-    both = property(lambda self: {**facts(self), "trained_attention": frozenset({"cuda"})})
-    monkeypatch.setattr(GraphCompiler, "facts", both)
+    """What functional graphs are told of, to see that they have the operator."""
     prims, targets = GraphCompiler.prims, set()
 
     def told(self, gm, spec):

@@ -1,11 +1,10 @@
 """Attention as models write it out on a GPU, bf16: milliseconds of a forward in inference and of a training step, eager, compiled and by the library.
 
-    python tools/run_in_tree.py python -m benchmarks.micro.written_attention [--only gpt2] [--trained]
+    python tools/run_in_tree.py python -m benchmarks.micro.written_attention [--only gpt2] [--products]
 
 The library's column is scaled_dot_product_attention without what a model adds to its scores, causal where the model is. Errors of output and
 gradients are the largest over the largest element, against float32, in the same run; memory is what a step takes beside its inputs, in MiB. A
-form with scores of less than 64 MiB, or with gradients of a bias for each pair, runs as it is written out. Training does without --trained:
-AotOptions.trained_attention is empty by default.
+form with scores of less than 64 MiB, or with gradients of a bias for each pair, runs as it is written out; with --products all training does.
 """
 
 from __future__ import annotations
@@ -86,22 +85,22 @@ def errors(call: Callable[..., torch.Tensor], inputs: Sequence[torch.Tensor], gr
     return " ".join(f"{((a.float() - b).abs().max() / b.abs().max()).item():.1e}" for a, b in zip(found, wanted, strict=True))
 
 
-def train_as_one_operator() -> None:
-    """Asks for the operator in training, for all that is compiled from now on."""
+def train_as_products() -> None:
+    """Of all that is compiled from now on, which must be the first in a process."""
     facts = GraphCompiler.facts.fget
     assert facts is not None
-    both = property(lambda self: {**facts(self), "trained_attention": frozenset({"cuda"})})
-    GraphCompiler.facts = both  # type: ignore[method-assign]
+    without = property(lambda self: {**facts(self), "trained_attention": frozenset()})
+    GraphCompiler.facts = without  # type: ignore[method-assign]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
-    parser.add_argument("--trained", action="store_true")
+    parser.add_argument("--products", action="store_true")
     given = parser.parse_args()
     only = given.only
-    if given.trained:
-        train_as_one_operator()
+    if given.products:
+        train_as_products()
     for name, (sizes, heads_per_key, is_causal) in MODELS.items():
         if only not in name:
             continue

@@ -27,6 +27,8 @@ AOT_STAGES = {"functional": "aotautograd", "between": "between", "attention": "a
 """What observers call the products of aotautograd."""
 RECORDED = frozenset({"cuda"})
 """Types of devices whose work is recorded as CUDA graphs."""
+ONE_OPERATOR = frozenset({"cuda"})
+"""Types of devices on which attention that is written out is trained as one operator."""
 
 
 class Stage:
@@ -311,11 +313,12 @@ class GraphCompiler:
     @property
     def facts(self) -> dict[str, Any]:
         """Fields of AotOptions."""
-        attention = inductor.ATTENTION_DEVICES if self._options.numerics == "default" else frozenset()
+        attention: frozenset[str] = inductor.ATTENTION_DEVICES if self._options.numerics == "default" else frozenset()
         return {
             "answers": Answers(self._runtime),
             "addresses": runtime.addresses,
             "attention": attention,
+            "trained_attention": attention & ONE_OPERATOR,
             "row_statistics": frozenset({"cpu", "cuda"}),
         }
 

@@ -42,13 +42,18 @@ def mask_blocks(
     if device.type not in SORTED_ON or not all(isinstance(n, int) for n in sizes):
         return None
     mask = read_from_memory(body, [v for v in index[2:] if not isinstance(v, int)])
-    if mask is None:
+    if mask is None or mask.kind == ADDED and _is_bias(body, mask, index[1]):
         return None
     made = MaskBlocks(low, device, body, mask, tuple(index), tuple(n for n in sizes if isinstance(n, int)))
     if not made.pays(widths):
         return None
     key = made.value.text(), made.sizes, mask.kind, mask.negated, mask.number
     return MaskOfCall(low.mask_blocks.setdefault(key, made), mask)
+
+
+def _is_bias(body: LoopBody, mask: ScoreMask, head: Size) -> bool:
+    """Whether what is added is another one for each head: it hides nothing then, as a rule, and each of its blocks would be read."""
+    return head in {a.var for a in axes_behind(body, mask.value)}
 
 
 class MaskOfCall(NamedTuple):
