@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..ir.body import Ref
+from ..ir.bounds import COMPARISONS
 from ..ir.buffer import LoopNode
 from ..ir.index import Expr, Size, constant_product, dot, same_all, simplify, variables_ranges
 from ..ir.scalar_ops import COLUMNS
@@ -37,6 +39,8 @@ class Proposal:
 
 MOST_PRODUCTS = 2
 """In one kernel."""
+MOST_PARTS = 8
+"""Of which the one that has an element is looked for in a loop with reductions."""
 LEAST_POINTS = 1 << 13
 """Of columns that are walked side by side; threads share these."""
 LONGEST_COLUMN = 1 << 11
@@ -115,6 +119,23 @@ def _scan_alone(p: Proposal) -> str | None:
     if p.node.domain != "scan" and not any(m.node.domain == "scan" for m in p.group.members):
         return None
     return "a scan is a kernel of its own"
+
+
+def _segments(p: Proposal) -> str | None:
+    """What is put together from many parts is walked part by part, which loops with reductions are not."""
+    if p.node.device.type != "cpu" or not p.candidate.inner or not any(_parts(m.node) > MOST_PARTS for m in p.members()):
+        return None
+    return "for each element of a row it would look for the part that has it"
+
+
+def _parts(node: LoopNode) -> int:
+    """How many numbers one position is compared with."""
+    instructions = node.body.instructions
+    numbers: dict[Ref, set[Ref]] = {}
+    for i in instructions:
+        if i.op in COMPARISONS and instructions[i.args[0].position].op == "index_expr":
+            numbers.setdefault(i.args[0], set()).add(i.args[1])
+    return max(map(len, numbers.values()), default=0)
 
 
 def _sort_rows(p: Proposal) -> str | None:
@@ -262,6 +283,7 @@ FUSION_RULES: tuple[tuple[str, Callable[[Proposal], str | None]], ...] = (
     ("scatter", _scatter),
     ("columns", _columns),
     ("scan", _scan_alone),
+    ("segments", _segments),
     ("sort", _sort_rows),
     ("order", _spread_order),
     ("axes", _affine),
