@@ -36,6 +36,7 @@ from .streams import (
     open_blocks,
     open_copied,
     part_of,
+    rows_ahead,
     streamed,
     streaming,
 )
@@ -466,7 +467,7 @@ class CppKernel:
         if simd and (stores := streamed(self.kernel, p, last)):
             for around in outer:
                 self.loop(around)
-            copies = open_blocks(self, last, stores, False)
+            copies = open_blocks(self, last, stores, False, None, rows_ahead(self.kernel, p))
             self.statements(p.body.instructions, {})
             close_blocks(self, stores, copies)
             for _ in outer:
