@@ -140,7 +140,7 @@ def planned(example, monkeypatch):
 @pytest.fixture
 def small(monkeypatch):
     """Sums of columns are kept by blocks of small matrices, too."""
-    monkeypatch.setattr(mixed_orders, "LEAST_SAVED", 1)
+    monkeypatch.setattr(mixed_orders, "LEAST_SAVED", {"cuda": 1})
     monkeypatch.setattr(mixed_orders, "ROWS_OF_BLOCK", 8)
     monkeypatch.setattr(mixed_orders, "_bytes", lambda fuser, name, elements: 1 << 30)
 

@@ -7,7 +7,8 @@ Shapes of nests, chosen by `shape`:
   every value of a point becomes an array over the block.
 - few rows: products of a few rows with a large matrix, see few_rows.py.
 
-Sums of floats are taken in blocks, see blocks.py, reductions of rows in lanes, see rows.py; running sums in groups of steps, see scans.py.
+Sums of floats are taken in blocks, see blocks.py, reductions of rows in lanes, see rows.py, sums of columns beside rows, see column_sums.py;
+running sums in groups of steps, see scans.py.
 """
 
 import dataclasses
@@ -19,11 +20,12 @@ import torch
 from ...errors import RenderError
 from ...ir.body import Axis, Instruction, Ref
 from ...ir.index import Expr, Size, constant_product, product, substitute, symbol
-from ...ir.scalar_ops import SCALAR_OPS, compute_dtype
+from ...ir.scalar_ops import COLUMNS, SCALAR_OPS, compute_dtype
 from ...schedule.plan import LoopKernel, Pass, index_checks
 from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
+from .column_sums import kept_sums, open_row_blocks, place_in_block
 from .few_rows import HEAD, few_rows, few_rows_nest
 from .peeling import Peeled, looked_up_once, peeled
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
@@ -100,7 +102,7 @@ class CppKernel:
         self.apart = False  # whether the terms of scans are stored instead of added up
         self.lane = ""  # the place of a scan's value in the terms of a group of steps
         self.checks = {check: n for n, check in enumerate(index_checks(kernel))}
-        self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
+        self.atomic = any(i.args[3] not in ("set", COLUMNS) for p in kernel.passes for i in p.body.stores())
         self.scatters = any(_scatters(p) for p in kernel.passes)
         self.counter = 0
         self.nest = shape(kernel)
@@ -338,14 +340,18 @@ class CppKernel:
         """Reduction with the vector loop over the innermost reduced axis."""
         axes = self.kernel.axes
         parallel = self._parallel(False)
-        self._outer_loops(axes, parallel)
+        loops = len(axes)
+        if kept := kept_sums(self.kernel):
+            loops = open_row_blocks(self, kept, parallel)
+        else:
+            self._outer_loops(axes, parallel)
         self._scratch_arrays()
         for p in self.kernel.passes:
             if p.level == "outer":
                 self._outer_pass(p)
             else:
                 self._row_pass(p)
-        for _ in axes:
+        for _ in range(loops):
             self.w.close()
 
     def columns(self) -> None:
@@ -662,9 +668,9 @@ def _load(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: 
 
 def _store(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
     buffer, index, value, mode = i.args
-    element = _element(k, i.op, buffer, index)
+    element = place_in_block(k, buffer, index) if mode == COLUMNS else _element(k, i.op, buffer, index)
     text = f"{base}{value.position}"
-    if mode == "add":
+    if mode in ("add", COLUMNS):
         text = f"tw_get({element}) + {text}"
     elif mode != "set":
         raise RenderError(f"store mode {mode}")
@@ -803,7 +809,7 @@ def shape(kernel: LoopKernel) -> str:
         return "points"
     if few_rows(kernel) is not None:
         return "few rows"
-    if not kernel.axes:
+    if not kernel.axes or kept_sums(kernel):
         return "rows"
     row = _contiguous(kernel, kernel.reduction_axes[-1].var, kernel.axes[-1].var)
     column = _contiguous(kernel, kernel.axes[-1].var, kernel.reduction_axes[-1].var)
