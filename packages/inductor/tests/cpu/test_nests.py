@@ -5,6 +5,7 @@ import torch
 import tracework_runtime as runtime
 from prim_programs import build, check
 from tracework_inductor import compile_graph
+from tracework_inductor.codegen.cpp import streams
 from tracework_primops import SymbolTable
 from tracework_primops import prims as p
 from tracework_primops.spec import SizeSpec, TensorSpec
@@ -36,6 +37,38 @@ def test_values_that_are_constant_along_a_row_do_not_turn_the_nest() -> None:
 def test_sums_of_columns_run_along_the_rows() -> None:
     source = compiled(lambda x, w: p.sum(p.mul(x, p.reshape(w, (300, 1))), (0,)), tensors((300, 40), (300,)))
     assert "xb" in source, "the vector loop is the one over the columns"
+
+
+def softmax(x, w):
+    e = p.exp(p.sub(x, p.amax(x, (1,), True)))
+    return p.div(e, p.sum(e, (1,), True))
+
+
+def norm_of_channels(x, w):
+    y = p.add(x, p.sin(x))
+    var, mean = p.var_mean(y, (1,), 0, True)
+    return p.mul(p.mul(p.sub(y, mean), p.rsqrt(p.add(var, 1e-5))), w), y
+
+
+def softmax_backward(x, w):
+    y = p.mul(x, w)
+    return p.sub(y, p.mul(x, p.sum(y, (1,), True)))
+
+
+def test_what_is_kept_for_columns_lies_beside_what_is_kept_for_the_next(monkeypatch) -> None:
+    """Of points across the order of axes, which are in the kernel of their reduction; the larger results go past the caches."""
+    monkeypatch.setattr(streams, "LEAST_BYTES", 2 << 20)
+    programs, w = (softmax, norm_of_channels, softmax_backward), torch.randn(40, 1, 1)
+    xs = [x.to(dtype) for dtype in (torch.float32, torch.float64) for x in tensors(*[(3, 40, 9, 331)] * 3)]
+
+    def fn(w, *xs):
+        found = [f(x, p.convert(w, x.dtype)) for f, x in zip(programs * 2, xs, strict=True)]
+        return tuple(y for one in found for y in (one if isinstance(one, tuple) else (one,)))
+
+    artifact = check(fn, w, *xs, rtol=1e-5, atol=1e-5)
+    assert len(artifact.kernels) == 6
+    assert artifact.kernels[0].source.count("xb += 64") == 6
+    assert artifact.kernels[0].source.count("tw_stream(&") == 3
 
 
 def test_running_sums_of_columns_run_along_the_rows() -> None:

@@ -81,7 +81,7 @@ PROGRAMS = {
 @pytest.fixture
 def small(monkeypatch):
     """Four blocks, that save anything."""
-    monkeypatch.setattr(mixed_orders, "LEAST_SAVED", 1)
+    monkeypatch.setattr(mixed_orders, "LEAST_SAVED", {"cuda": 1})
     monkeypatch.setattr(mixed_orders, "ROWS_OF_BLOCK", 8)
     monkeypatch.setattr(TritonRenderer, "capabilities", dataclasses.replace(TritonRenderer.capabilities, column_blocks=4))
     monkeypatch.setattr(mixed_orders, "_bytes", lambda fuser, name, elements: 1 << 30)

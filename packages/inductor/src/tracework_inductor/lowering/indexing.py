@@ -22,6 +22,16 @@ def _at(value: Size, dtype: torch.dtype = torch.int64) -> Any:
     return ops.index_expr(value, dtype)
 
 
+FEW_PARTS = 8
+"""So many are chosen from for each element, at most."""
+MOST_PARTS = 32
+"""That have a loop each, at most."""
+LEAST_STEPS = 16
+"""Of a loop over a part."""
+LEAST_STEPS_AROUND = 64
+"""Of the loops around those over the parts."""
+
+
 @lowers("cat")
 def cat(low: Any, xs: Sequence[Any], dim: int) -> Any:
     """Joined along dim: each part is read where the index falls into it."""
@@ -31,8 +41,9 @@ def cat(low: Any, xs: Sequence[Any], dim: int) -> Any:
         raise Refused("a cat of nothing")
     if len(parts) == 1:
         return parts[0]
-    if len(parts) > 8:
-        raise Refused("a cat of more than 8 parts")
+    many = len(parts) > FEW_PARTS
+    if many and not _go_in_segments(parts, dim):
+        raise Refused(f"a cat of more than {FEW_PARTS} parts")
     dtype = low.spec.dtype
     starts: list[Size] = [0]
     for p in parts:
@@ -50,7 +61,18 @@ def cat(low: Any, xs: Sequence[Any], dim: int) -> Any:
             value = here if value is None else ops.where(inside, here, value)
         return value
 
-    return pointwise(low.spec.sizes, dtype, parts[0].device, inner, parts, 3 * len(parts))
+    joined = pointwise(low.spec.sizes, dtype, parts[0].device, inner, parts, 3 * len(parts))
+    return low.realize(joined) if many else joined
+
+
+def _go_in_segments(parts: Sequence[TensorValue], dim: int) -> bool:
+    """Whether a loop over many parts is one for each of them, side by side: on a CPU, with rows of it for all threads and vectors in each."""
+    sizes = [p.sizes[dim] for p in parts]
+    before, after = parts[0].sizes[:dim], parts[0].sizes[dim + 1 :]
+    if len(parts) > MOST_PARTS or parts[0].device.type != "cpu" or not all(isinstance(s, int) for s in (*sizes, *before, *after)):
+        return False
+    steps = constant_product(after) if constant_product(after) > 1 else min(constant_product([size]) for size in sizes)
+    return constant_product(before) >= LEAST_STEPS_AROUND and steps >= LEAST_STEPS
 
 
 @lowers("pad")

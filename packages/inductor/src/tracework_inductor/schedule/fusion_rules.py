@@ -4,8 +4,10 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..ir.body import Ref
+from ..ir.bounds import COMPARISONS
 from ..ir.buffer import LoopNode
-from ..ir.index import Size, constant_product, dot, same_all, simplify, variables_ranges
+from ..ir.index import Expr, Size, constant_product, dot, same_all, simplify, variables_ranges
 from ..ir.scalar_ops import COLUMNS
 from ..options import InductorOptions
 from ..target import Capabilities
@@ -30,13 +32,21 @@ class Proposal:
         kept = [dataclasses.replace(m) for m in self.group.members]
         for m in kept:
             if self.candidate.spread:
-                m.level = "full"
+                m.level, m.order = "full", self.candidate.order
             m.repeated = m.repeated or self.candidate.repeats
         return [*kept, self.candidate.member]
 
 
 MOST_PRODUCTS = 2
 """In one kernel."""
+MOST_PARTS = 8
+"""Of which the one that has an element is looked for in a loop with reductions."""
+LEAST_POINTS = 1 << 13
+"""Of columns that are walked side by side; threads share these."""
+LONGEST_COLUMN = 1 << 11
+"""Steps along one, so that vectors of it stay in the second-level cache."""
+LEAST_SIDE = 32
+"""Points side by side."""
 MOST_BYTES_AGAIN = 1 << 15
 """Read by each block of a product for what it computes again: about as much as it reads of the large matrix."""
 
@@ -70,18 +80,62 @@ def _columns(p: Proposal) -> str | None:
 
 
 def _spread_order(p: Proposal) -> str | None:
-    if p.candidate.member.order is not None and p.candidate.inner and not p.group.core and p.node.device.type == "cpu":
-        return "a CPU's vectors lie along the last axis, and it would walk rows across it"  # 3 to 70 times as long
+    turned = p.candidate.member.order is not None or p.candidate.order is not None
+    if turned and p.candidate.inner and not p.group.core and p.node.device.type == "cpu":
+        if not _in_columns(p):
+            return "a CPU's vectors lie along the last axis, and it would walk rows across it"  # 3 to 70 times as long
+        return None
     permuted = any(m.order is not None and m.level == "outer" for m in p.group.members)
     if permuted and (p.candidate.spread or (p.candidate.inner and not p.group.core)):
         return "a member walks its axes in another order"
     return None
 
 
+def _in_columns(p: Proposal) -> bool:
+    """Whether vectors lie along an outer axis, with enough of them for all threads, and what one has of all steps along the inner axes stays
+    in the cache."""
+    sizes = [*p.candidate.outer, *p.candidate.inner]
+    if not all(isinstance(s, int) for s in sizes) or any(m.node.domain not in ("pointwise", "reduction") for m in p.members()):
+        return False
+    if constant_product(p.candidate.outer) < LEAST_POINTS or constant_product(p.candidate.inner) > LONGEST_COLUMN:
+        return False
+    outer, inner = variables("x", p.candidate.outer), variables("r", p.candidate.inner)
+    walked: list[Expr] = []
+    for m in p.members():
+        names = mapping(m, p.candidate.outer, p.candidate.inner)
+        for i in (*m.node.body.loads(), *m.node.body.stores()):
+            index = mapped_index(i, names)
+            if isinstance(index, Expr) and all(index.free_symbols & {*axes} for axes in (outer, inner)):
+                walked.append(index)
+    if any(index.coefficient(axis) in (1, None) for index in walked for axis in inner):
+        return False
+    side, left = 1, dict(zip(outer, p.candidate.outer, strict=True))
+    while (axis := next((a for a in left if walked and all(index.coefficient(a) == side for index in walked)), None)) is not None:
+        side *= left.pop(axis)
+    return side >= LEAST_SIDE
+
+
 def _scan_alone(p: Proposal) -> str | None:
     if p.node.domain != "scan" and not any(m.node.domain == "scan" for m in p.group.members):
         return None
     return "a scan is a kernel of its own"
+
+
+def _segments(p: Proposal) -> str | None:
+    """What is put together from many parts is walked part by part, which loops with reductions are not."""
+    if p.node.device.type != "cpu" or not p.candidate.inner or not any(_parts(m.node) > MOST_PARTS for m in p.members()):
+        return None
+    return "for each element of a row it would look for the part that has it"
+
+
+def _parts(node: LoopNode) -> int:
+    """How many numbers one position is compared with."""
+    instructions = node.body.instructions
+    numbers: dict[Ref, set[Ref]] = {}
+    for i in instructions:
+        if i.op in COMPARISONS and instructions[i.args[0].position].op == "index_expr":
+            numbers.setdefault(i.args[0], set()).add(i.args[1])
+    return max(map(len, numbers.values()), default=0)
 
 
 def _sort_rows(p: Proposal) -> str | None:
@@ -229,6 +283,7 @@ FUSION_RULES: tuple[tuple[str, Callable[[Proposal], str | None]], ...] = (
     ("scatter", _scatter),
     ("columns", _columns),
     ("scan", _scan_alone),
+    ("segments", _segments),
     ("sort", _sort_rows),
     ("order", _spread_order),
     ("axes", _affine),

@@ -94,6 +94,8 @@ class Candidate:
     member: Member
     spread: bool = False
     """Members so far covered the whole new domain and become "full"."""
+    order: tuple[int, ...] | None = None
+    """That in which these walk their axes then."""
     repeats: bool = False
     """Members so far have no outer axes."""
 
@@ -117,6 +119,8 @@ def candidates(group: Group, node: LoopNode) -> list[Candidate]:
             outer = refine(group.outer, own)
             if outer is not None:
                 found.append(Candidate(outer, list(reduced), Member(node, "full")))
+            if node.device.type == "cpu":
+                found += _reduced_across(group, node)
         return found
     if group.inner:
         full = refine([*group.outer, *group.inner], own)
@@ -176,6 +180,30 @@ def _across(group: Group, node: LoopNode, own: list[Size]) -> list[Candidate]:
                 order += match[:1]
             if len(order) == len(own) and order != sorted(order):
                 return [Candidate(group.outer, group.inner, Member(node, "full", tuple(order)))]
+    return []
+
+
+def _reduced_across(group: Group, node: LoopNode) -> list[Candidate]:
+    """A reduction over another axis than the last of what the group writes: the members walk the points that it walks, in its order."""
+    outer, inner = axis_sizes(node)
+    axes = (*node.body.axes, *node.body.reduction_axes)
+    alike = all(m.order is None and same_all(axis_sizes(m.node)[0], group.outer) for m in group.members)
+    if not alike or len(axes) != len(group.outer):
+        return []
+    loads = {i.args[0]: [_step(i.args[1], a.var) for a in axes] for i in node.body.loads()}
+    for m in group.members:
+        for i in m.node.body.stores():
+            if (steps := loads.get(i.args[0])) is None:
+                continue
+            theirs = [_step(i.args[1], a.var) for a in m.node.body.axes]
+            order: list[int] = []
+            for axis, step in zip(axes, steps, strict=True):
+                match = [
+                    k for k in range(len(theirs)) if k not in order and same(group.outer[k], axis.size) and same(theirs[k], step)
+                ]
+                order += match[:1]
+            if len(order) == len(axes):
+                return [Candidate(outer, inner, Member(node, "full"), spread=True, order=tuple(order))]
     return []
 
 

@@ -12,27 +12,27 @@ import torch
 from ..ir.body import Axis, Instruction
 from ..ir.buffer import Buffer, BufferLayout, LoopNode
 from ..ir.handlers import Recorder, replay
-from ..ir.index import INT32_LIMIT, constant_product, contiguous_strides, dot, symbol
+from ..ir.index import INT32_LIMIT, Expr, constant_product, contiguous_strides, dot, symbol
 from ..ir.scalar_ops import COLUMNS
+from ..target import Capabilities
 from .fuse import Fuser
 from .group import Group, Member, mapping, variables
 from .plan import Program
 
-MIXED_ON = frozenset({"cuda"})
-"""A graph for a GPU may have loops that run on the host, whose renderer keeps no such sums."""
 ROWS_OF_BLOCK = 16
-"""At least; with fewer, what blocks keep is no longer little beside what they read."""
+"""At least, on a GPU; with fewer, what blocks keep is no longer little beside what they read."""
+BLOCKS_ON_CPU = 32
+"""At least: the threads share them."""
 LONGEST_ROW = 8192
 LONG_ROW = 2048
 """From which on half of the blocks fill a GPU."""
-LEAST_SAVED = 8 << 20
-"""Bytes; a kernel that reads fewer takes about the time of a launch."""
+LEAST_SAVED = {"cuda": 8 << 20, "cpu": 1 << 20}
+"""Bytes; a kernel that reads fewer takes about the time of a launch, or finds them in a core's own cache."""
 
 
 def with_mixed_orders(program: Program, fuser: Fuser) -> Fuser:
     """The fusion of a program whose sums of columns are taken in two steps where that saves reading their elements again; else as it is."""
-    blocks = fuser.capabilities.column_blocks
-    chosen = [found for group in fuser.groups if (found := _beside_rows(fuser, group, blocks))] if blocks else []
+    chosen = [found for group in fuser.groups if (found := _beside_rows(fuser, group))]
     while chosen:
         changed, made = program, {}
         for group, parts in chosen:
@@ -49,10 +49,10 @@ def with_mixed_orders(program: Program, fuser: Fuser) -> Fuser:
     return fuser
 
 
-def _beside_rows(fuser: Fuser, columns: Group, blocks: int) -> tuple[Group, int] | None:
+def _beside_rows(fuser: Fuser, columns: Group) -> tuple[Group, int] | None:
     """A group of sums of columns with the number of blocks that shall keep parts of them, if a group that walks rows reads the same."""
     full = [m.node for m in columns.members if m.level == "full"]
-    if not full or full[0].device.type not in MIXED_ON or not all(_is_plain_sum(node) for node in full):
+    if not full or not all(_is_plain_sum(node) for node in full):
         return None
     height, width = (constant_product(sizes) for sizes in (columns.inner, columns.outer))
     if (
@@ -61,14 +61,26 @@ def _beside_rows(fuser: Fuser, columns: Group, blocks: int) -> tuple[Group, int]
         or height * width > INT32_LIMIT
     ):
         return None
-    parts = min(blocks if width <= LONG_ROW else blocks // 2, height // ROWS_OF_BLOCK)
+    device = full[0].device.type
+    parts = _blocks(fuser.capabilities, device, height, width)
     itemsizes = {fuser.program.buffers[name].layout.dtype.itemsize for node in full for name in node.writes}
     kept = 2 * parts * width * len(full) * max(itemsizes)
     for rows in fuser.groups:
         saved = sum(_bytes(fuser, name, height * width) for name in _common(full, rows)) if _walks(rows, height, width) else 0
-        if len(itemsizes) == 1 and parts >= blocks // 2 and saved >= max(LEAST_SAVED, 2 * kept):
+        if parts and len(itemsizes) == 1 and saved >= max(LEAST_SAVED[device], 2 * kept):
             return columns, parts
     return None
+
+
+def _blocks(capabilities: Capabilities, device: str, height: int, width: int) -> int:
+    """How many blocks keep sums of rows of a matrix; 0 where they are too few. What a CPU's keep is exact to a few bits: each adds few rows."""
+    if device == "cpu":  # in a graph for a GPU, too, whose renderer has none for it
+        rows = capabilities.column_rows
+        blocks = -(-height // rows) if rows else 0
+        return blocks if blocks >= BLOCKS_ON_CPU else 0
+    blocks = capabilities.column_blocks
+    found = min(blocks if width <= LONG_ROW else blocks // 2, height // ROWS_OF_BLOCK)
+    return found if found >= blocks // 2 else 0
 
 
 def _is_plain_sum(node: LoopNode) -> bool:
@@ -83,15 +95,27 @@ def _is_plain_sum(node: LoopNode) -> bool:
 
 
 def _walks(group: Group, height: int, width: int) -> bool:
-    """Whether a group walks as many rows of as many elements, which lie in one piece."""
-    if not group.inner or [constant_product(group.outer), constant_product(group.inner)] != [height, width]:
-        return False
+    """Whether a group walks as many rows of as many elements, which lie in one piece; or, on a CPU, as many elements without
+    reductions."""
     nodes = [m.node for m in group.members]
+    if not all(isinstance(n, LoopNode) for n in nodes):
+        return False
     if any(n.domain not in ("pointwise", "reduction") or n.is_product or n.sorts or n.may_raise for n in nodes):
         return False
     if not all(isinstance(s, int) for s in (*group.outer, *group.inner)):
         return False
+    if not group.inner:
+        alike = constant_product(group.outer) == height * width
+        return nodes[0].device.type == "cpu" and alike and all(_along_rows(n) for n in nodes)
+    if [constant_product(group.outer), constant_product(group.inner)] != [height, width]:
+        return False
     return any(_in_one_piece(n) for n in nodes if n.body.reduction_axes)
+
+
+def _along_rows(node: LoopNode) -> bool:
+    """Whether no element lies across the last axis."""
+    last, accesses = node.body.axes[-1].var, (*node.body.loads(), *node.body.stores())
+    return all(not isinstance(i.args[1], Expr) or i.args[1].coefficient(last) in (0, 1) for i in accesses)
 
 
 def _in_one_piece(node: LoopNode) -> bool:

@@ -60,6 +60,7 @@ def turned(x):
 
 X, Y = given(64, 32), given(64, 32)
 HOST = given(64, 64, device=CPU)
+PARTS = (given(64, 32, device=CPU),) * 9
 PLACES, HOST_PLACES = given(64, dtype=I64), given(64, dtype=I64, device=CPU)
 ROW, WEIGHT, SQUARE = given(1, 512, dtype=BF16), given(512, dtype=BF16), given(512, 512, dtype=BF16)
 TILES = {"products": "tiles"}
@@ -69,6 +70,7 @@ REFUSED = {
     "scatter": Example(lambda x, i, y: prims.exp(prims.scatter_add(x, 0, i, y)), (given(64), PLACES, given(64))),
     "columns": Example(lambda g, y: (*softmax_backward(g, y), prims.cumsum(g, 1)), (X, Y)),
     "scan": Example(lambda x: prims.exp(prims.cumsum(x, 1)), (X,)),
+    "segments": Example(lambda *x: sums(prims.cat(x, 1)), PARTS),
     "sort": Example(lambda w, x: (prims.mv(w, x), prims.sort(w, 1)[0]), (given(48, 64), given(64))),
     "order": Example(
         lambda x, y: (sums(prims.exp(x)), prims.mul(turned(prims.exp(x)), y)),
@@ -94,6 +96,7 @@ FUSED = {
     "scatter": Example(lambda x, i, y: (prims.gather(x, 0, i), prims.gather(y, 0, i)), (given(64), PLACES, given(64))),
     "columns": Example(softmax_backward, (X, Y), kernels=2),  # of which one adds up what blocks have kept
     "scan": Example(three, (X,)),
+    "segments": Example(lambda *x: (prims.cat(x[:8], 1), sums(prims.cat(x[:8], 1))), PARTS),
     "sort": Example(lambda x: (prims.sort(x, 1)[0], sums(x)), (X,)),
     "order": Example(lambda x, y: (prims.exp(x), prims.mul(turned(prims.exp(x)), y)), (X, given(32, 64))),
     "axes": Example(lambda x: (prims.exp(x), prims.sin(prims.reshape(prims.exp(x), (2, 1024)))), (X,)),
@@ -137,7 +140,7 @@ def planned(example, monkeypatch):
 @pytest.fixture
 def small(monkeypatch):
     """Sums of columns are kept by blocks of small matrices, too."""
-    monkeypatch.setattr(mixed_orders, "LEAST_SAVED", 1)
+    monkeypatch.setattr(mixed_orders, "LEAST_SAVED", {"cuda": 1})
     monkeypatch.setattr(mixed_orders, "ROWS_OF_BLOCK", 8)
     monkeypatch.setattr(mixed_orders, "_bytes", lambda fuser, name, elements: 1 << 30)
 

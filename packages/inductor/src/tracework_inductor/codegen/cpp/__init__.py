@@ -9,6 +9,7 @@ from tracework_runtime import KernelSource
 from ...schedule.plan import CoreKernel, LoopKernel
 from ...target import Capabilities
 from ..renderer import KERNEL_NAME, RenderedKernel
+from .blocks import CHAIN
 from .cores import CORES
 from .kernel import CppKernel
 from .prefix import prefix
@@ -40,7 +41,7 @@ class CppRenderer:
     grain: int = 16384
     rounds: bool = False  # every operation to its own dtype, as eager does
     language: str = "cpp"
-    capabilities: Capabilities = Capabilities(row_scratch=64 * 1024, unrolls=True)
+    capabilities: Capabilities = Capabilities(row_scratch=64 * 1024, column_rows=CHAIN, unrolls=True)
 
     def render(self, kernel: LoopKernel | CoreKernel) -> RenderedKernel:
         """The kernel as text."""

@@ -7,7 +7,8 @@ Shapes of nests, chosen by `shape`:
   every value of a point becomes an array over the block.
 - few rows: products of a few rows with a large matrix, see few_rows.py.
 
-Sums of floats are taken in blocks, see blocks.py, reductions of rows in lanes, see rows.py; running sums in groups of steps, see scans.py.
+Sums of floats are taken in blocks, see blocks.py, reductions of rows in lanes, see rows.py, sums of columns beside rows, see column_sums.py;
+running sums in groups of steps, see scans.py.
 """
 
 import dataclasses
@@ -19,11 +20,12 @@ import torch
 from ...errors import RenderError
 from ...ir.body import Axis, Instruction, Ref
 from ...ir.index import Expr, Size, constant_product, product, substitute, symbol
-from ...ir.scalar_ops import SCALAR_OPS, compute_dtype
+from ...ir.scalar_ops import COLUMNS, SCALAR_OPS, compute_dtype
 from ...schedule.plan import LoopKernel, Pass, index_checks
 from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
+from .column_sums import kept_sums, open_row_blocks, place_in_block
 from .few_rows import HEAD, few_rows, few_rows_nest
 from .peeling import Peeled, looked_up_once, peeled
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
@@ -36,6 +38,7 @@ from .streams import (
     open_blocks,
     open_copied,
     part_of,
+    rows_ahead,
     streamed,
     streaming,
 )
@@ -45,7 +48,13 @@ from .tiles import ACROSS, LENGTH, WIDTH, Access, Tiling, tiling
 BITS = 31
 """Of what a kernel returns: one for each check of an index that failed."""
 BLOCK = 128
-"""Points per block of a "columns" nest."""
+"""Points per block of a "columns" nest that walks its columns once."""
+AGAIN = 64
+"""Of one that walks them again while they lie in the second-level cache, and brings the next block's there meanwhile."""
+CACHED = 1 << 19
+"""Bytes of it."""
+KEPT = 1 << 19
+"""Bytes of what a block keeps between passes, at most: they are on the stack."""
 CHUNKS = 64
 """Steps around an axis that are enough for the threads."""
 SIMD = "#pragma omp simd"
@@ -87,16 +96,17 @@ class CppKernel:
         self.scratch = {s.name: f"row{n}" for n, s in enumerate(kernel.scratch)}
         self.tiles: dict[Access, str] = {}
         self.indexed: dict[Any, Size] = {}  # computed positions -> the sizes that they lie below, where these may be 0
-        self.block = False
+        self.block = 1  # points of which what is kept for a row lies side by side
         self.terms = ""  # where a reduction stores its element in the terms of its lanes, instead of combining it
         self.one_by_one = False  # whether places are looked for in the first of the lanes
         self.apart = False  # whether the terms of scans are stored instead of added up
         self.lane = ""  # the place of a scan's value in the terms of a group of steps
         self.checks = {check: n for n, check in enumerate(index_checks(kernel))}
-        self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
+        self.atomic = any(i.args[3] not in ("set", COLUMNS) for p in kernel.passes for i in p.body.stores())
         self.scatters = any(_scatters(p) for p in kernel.passes)
         self.counter = 0
-        innermost = (kernel.reduction_axes or kernel.axes)[-1:]
+        self.nest = shape(kernel)
+        innermost = (kernel.axes if self.nest == "columns" else kernel.reduction_axes or kernel.axes)[-1:]
         self.past_caches = any(streaming(kernel, a) for a in innermost) and not (self.atomic or self.scatters)
         self.region = False  # whether the loop of the threads is in a region at whose end each waits for its stores
 
@@ -109,8 +119,7 @@ class CppKernel:
             self.w.line(f"const int64_t {s} = *{s}_at;")
         if self.checks:
             self.w.line("int bad = 0;")
-        nest = shape(self.kernel)
-        SHAPES[nest](self)
+        SHAPES[self.nest](self)
         if self.past_caches:
             self.w.line("tw_fence();")
         if self.region:
@@ -121,7 +130,7 @@ class CppKernel:
         head = f'extern "C" {result} {KERNEL_NAME}({", ".join(parameters)}) {{'
         signature = ("*",) * (len(self.names) + len(self.kernel.numbers)) + ("i64",) * len(self.kernel.sizes)
         launch = (("result", "i32"),) if self.checks else ()
-        before = [HEAD] if nest == "few rows" else []
+        before = [HEAD] if self.nest == "few rows" else []
         return RenderedKernel("\n".join([*before, head, *self.w.lines, "}"]), signature, launch)
 
     # nests
@@ -331,21 +340,31 @@ class CppKernel:
         """Reduction with the vector loop over the innermost reduced axis."""
         axes = self.kernel.axes
         parallel = self._parallel(False)
-        self._outer_loops(axes, parallel)
+        loops = len(axes)
+        if kept := kept_sums(self.kernel):
+            loops = open_row_blocks(self, kept, parallel)
+        else:
+            self._outer_loops(axes, parallel)
         self._scratch_arrays()
         for p in self.kernel.passes:
             if p.level == "outer":
                 self._outer_pass(p)
             else:
                 self._row_pass(p)
-        for _ in axes:
+        for _ in range(loops):
             self.w.close()
 
     def columns(self) -> None:
         """Reduction with the vector loop over blocks of the innermost outer axis."""
         *outer, last = self.kernel.axes
-        self.block = True
-        block = min(BLOCK, last.size) if isinstance(last.size, int) else BLOCK
+        first, *again = (p for p in self.kernel.passes if p.level == "inner")
+        read = list(dict.fromkeys(i.args[:2] for i in first.body.loads() if _walks_columns(i, self.kernel)))
+        sizes = [a.size for a in self.kernel.reduction_axes]
+        itemsizes = sum(self.kernel.layouts[buffer].dtype.itemsize for buffer, _ in read)
+        fits = all(isinstance(s, int) for s in sizes) and constant_product(sizes) * AGAIN * itemsizes <= CACHED
+        again = again[:1] if fits else []
+        block = AGAIN if again else BLOCK
+        block = min(block, last.size) if isinstance(last.size, int) else block
         parallel = self._parallel(False)
         if parallel:
             self.parallel_for(len(outer) + 1)
@@ -353,8 +372,10 @@ class CppKernel:
             self.loop(a)
         self.w.open(f"for (int64_t xb = 0; xb < {c_index(last.size)}; xb += {block})")
         self.w.line(f"int64_t xe = tw_imin(xb + {block}, {c_index(last.size)});")
+        self._scratch_arrays(block)
+        near = read if block != last.size else []
         for p in self.kernel.passes:
-            self._column_pass(p, last, block)
+            self._column_pass(p, last, block, near if p in again else [])
         for _ in (*outer, last):
             self.w.close()
 
@@ -414,11 +435,13 @@ class CppKernel:
             return False
         return not any(i.op in SCALAR_ONLY for p in passes for i in p.body.instructions)
 
-    def _scratch_arrays(self) -> None:
+    def _scratch_arrays(self, block: int = 1) -> None:
+        """block: the points whose values lie side by side."""
+        self.block = block
         for s in self.kernel.scratch:
             if not isinstance(s.size, int):
                 raise RenderError(f"{self.kernel.name}: scratch of symbolic size {s.size}")
-            self.w.line(f"{CPP_TYPES[s.dtype]} {self.scratch[s.name]}[{s.size}] __attribute__((aligned(64)));")
+            self.w.line(f"{CPP_TYPES[s.dtype]} {self.scratch[s.name]}[{s.size * block}] __attribute__((aligned(64)));")
 
     # passes
 
@@ -450,7 +473,7 @@ class CppKernel:
         if simd and (stores := streamed(self.kernel, p, last)):
             for around in outer:
                 self.loop(around)
-            copies = open_blocks(self, last, stores, False)
+            copies = open_blocks(self, last, stores, False, None, rows_ahead(self.kernel, p))
             self.statements(p.body.instructions, {})
             close_blocks(self, stores, copies)
             for _ in outer:
@@ -541,7 +564,8 @@ class CppKernel:
     def reduction_clauses(self, reductions: list[Instruction], accumulators: dict[str, str]) -> str:
         return "".join(f" reduction({OMP_REDUCTION[i.args[1]]}:{accumulators[i.args[0]]})" for i in reductions)
 
-    def _column_pass(self, p: Pass, last: Axis, block: int) -> None:
+    def _column_pass(self, p: Pass, last: Axis, block: int, near: Sequence[tuple[str, Expr]]) -> None:
+        """near: what the next block will read, of which each step brings a row into the second-level cache."""
         reductions = [i for i in p.body.instructions if i.op == "reduce"]
         names = self._declare(p, reductions, block)
         self._declare_scans(p, block)
@@ -554,12 +578,22 @@ class CppKernel:
         blocks = self.open_blocks(p, self._sums(reductions, names, block), CHAIN)
         for a in blocks.inside:
             self.loop(*a)
-        if self._vectorises([p]):
-            self.w.line(SIMD + self.bad_clause())
-        self.loop(last, "xb", "xe - xb")
+        for buffer, index in near:
+            start = c_index(substitute(index, {last.var: symbol("xb", 0, None) + block}))
+            self.w.line(f"tw_ahead(&{self.names[buffer]}[{start}], 0, 1, {block});")
+        count = str(block) if isinstance(last.size, int) and last.size % block == 0 else "xe - xb"
+        stores = streamed(self.kernel, p, last) if self._vectorises([p]) and self.past_caches else []
+        copies: list[str] = []
+        if stores:
+            copies = open_copied(self, last, stores, "xb", count, block)
+        else:
+            if self._vectorises([p]):
+                self.w.line(SIMD + self.bad_clause())
+            self.loop(last, "xb", count)
         accumulators = names | {name: s.name for name, s in blocks.sums.items()}
         self.statements(p.body.instructions, accumulators, f"{last.var} - xb")
-        for _ in (*blocks.inside, last):
+        close_copied(self, stores, copies)
+        for _ in blocks.inside:
             self.w.close()
         self.close_blocks(blocks)
 
@@ -634,9 +668,9 @@ def _load(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: 
 
 def _store(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
     buffer, index, value, mode = i.args
-    element = _element(k, i.op, buffer, index)
+    element = place_in_block(k, buffer, index) if mode == COLUMNS else _element(k, i.op, buffer, index)
     text = f"{base}{value.position}"
-    if mode == "add":
+    if mode in ("add", COLUMNS):
         text = f"tw_get({element}) + {text}"
     elif mode != "set":
         raise RenderError(f"store mode {mode}")
@@ -735,11 +769,17 @@ def _define(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane
 
 
 def _scratch_store(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
-    return f"{k.scratch[i.args[0]]}[{c_index(i.args[1])}] = {base}{i.args[2].position};"
+    return f"{_kept(k, i, lane)} = {base}{i.args[2].position};"
 
 
 def _scratch_load(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
-    return f"{k.scratch[i.args[0]]}[{c_index(i.args[1])}]"
+    return _kept(k, i, lane)
+
+
+def _kept(k: CppKernel, i: Instruction, lane: Any) -> str:
+    """A value that is kept for a row, or for one point of those whose columns are walked side by side."""
+    at = f"{c_index(i.args[1] * k.block)} + {lane}" if lane else c_index(i.args[1])
+    return f"{k.scratch[i.args[0]]}[{at}]"
 
 
 STATEMENTS: dict[str, Any] = {
@@ -769,11 +809,12 @@ def shape(kernel: LoopKernel) -> str:
         return "points"
     if few_rows(kernel) is not None:
         return "few rows"
-    if kernel.scratch or not kernel.axes:
+    if not kernel.axes or kept_sums(kernel):
         return "rows"
     row = _contiguous(kernel, kernel.reduction_axes[-1].var, kernel.axes[-1].var)
     column = _contiguous(kernel, kernel.axes[-1].var, kernel.reduction_axes[-1].var)
-    return "columns" if column > row else "rows"
+    kept = constant_product([s.size for s in kernel.scratch[:1]]) * sum(s.dtype.itemsize for s in kernel.scratch)
+    return "columns" if column > row and (not kernel.scratch or kept * AGAIN <= KEPT) else "rows"
 
 
 def _contiguous(kernel: LoopKernel, var: Any, other: Any) -> int:
@@ -788,6 +829,14 @@ def _contiguous(kernel: LoopKernel, var: Any, other: Any) -> int:
                 if i.op in ("load", "store") and isinstance(i.args[1], Expr):
                     count += i.args[1].coefficient(var) == 1 and i.args[1].coefficient(other) != 0
     return count
+
+
+def _walks_columns(i: Instruction, kernel: LoopKernel) -> bool:
+    """Whether a load walks a columns' nest in both directions, whose places are known ahead."""
+    index, known = i.args[1], {a.var for a in (*kernel.axes, *kernel.reduction_axes)} | {*kernel.sizes, *kernel.numbers}
+    if not isinstance(index, Expr) or not index.free_symbols <= known:
+        return False
+    return index.coefficient(kernel.axes[-1].var) == 1 and any(index.coefficient(a.var) != 0 for a in kernel.reduction_axes)
 
 
 def _collapsible(axes: Sequence[Axis]) -> int:

@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 LEAST_BYTES = 1 << 25
 """Of a result: more than a core's part of any last cache."""
-BLOCK = 512
-"""Elements that are computed ahead of a copy."""
+BLOCK = 128
+"""Elements that are computed ahead of a copy: while it waits for the memory, the next ones are."""
+UNALIGNED = 512
+"""Where a block does not begin where a line does: at its ends are lines that other stores write a part of."""
+LINE = 64
+LONGEST_AHEAD = 1 << 17
+"""Bytes of a row that are brought near ahead: with what is kept of this row they lie in the second-level cache."""
 SHORTEST = 64
 """Elements of a row that are worth one."""
 SIMD = "#pragma omp simd"
@@ -67,18 +72,60 @@ def streaming(kernel: LoopKernel, axis: Axis) -> bool:
     return any(streamed(kernel, p, axis) for p in kernel.passes)
 
 
+def rows_ahead(kernel: LoopKernel, p: Pass) -> list[tuple[str, Expr]]:
+    """What the last pass over a row that no cache holds brings near of the next one: what the first pass will read. The processor looks no
+    further ahead than a page, and the next row is in another."""
+    first, *others = (q for q in kernel.passes if q.level == "inner")
+    if not others or p is not others[-1] or not kernel.axes:
+        return []
+    (*_, axis), (*_, last) = kernel.axes, kernel.reduction_axes
+    bound = {a.var for a in (*kernel.axes, *kernel.reduction_axes)} | {*kernel.sizes, *kernel.numbers}
+    found = {
+        i.args[:2]: kernel.layouts[i.args[0]].dtype.itemsize
+        for i in first.body.loads()
+        if isinstance(i.args[1], Expr)
+        and i.args[1].free_symbols <= bound
+        and i.args[1].coefficient(last.var) == 1
+        and i.args[1].coefficient(axis.var) != 0
+        and in_no_cache(kernel, *i.args[:2])
+    }
+    return list(found) if constant_product([a.size for a in kernel.reduction_axes]) * sum(found.values()) <= LONGEST_AHEAD else []
+
+
+def _block(k: CppKernel, axis: Axis, stores: Sequence[Instruction], first: int) -> int:
+    """How many elements a block has."""
+    for i in stores:
+        others = [a.var for a in (*k.kernel.axes, *k.kernel.reduction_axes) if a is not axis]
+        start = substitute(i.args[1], {axis.var: first})
+        steps = [start.coefficient(var) for var in others] if isinstance(start, Expr) else []
+        rest = substitute(start, dict.fromkeys(others, 0)) if isinstance(start, Expr) else start
+        itemsize = k.kernel.layouts[i.args[0]].dtype.itemsize
+        if not all(isinstance(n, int) and n * itemsize % LINE == 0 for n in (*steps, rest)):
+            return UNALIGNED
+    return BLOCK
+
+
 def open_blocks(
-    k: CppKernel, axis: Axis, stores: Sequence[Instruction], parallel: bool, part: tuple[int, int] | None = None
+    k: CppKernel,
+    axis: Axis,
+    stores: Sequence[Instruction],
+    parallel: bool,
+    part: tuple[int, int] | None = None,
+    ahead: Sequence[tuple[str, Expr]] = (),
 ) -> list[str]:
     """Opens the loops over an axis, or a first step and so many, block by block, for `close_blocks`; `parallel` if the blocks are shared out
-    to the threads."""
+    to the threads. ahead: what is brought near of the next row meanwhile."""
     assert isinstance(axis.size, int)
     first, steps = part or (0, axis.size)
-    begin, end, block = f"{axis.var}b", first + steps, min(BLOCK, steps)
+    begin, end, block = f"{axis.var}b", first + steps, min(_block(k, axis, stores, first), steps)
     if parallel:
         k.parallel_for(1)
     k.w.open(f"for (int64_t {begin} = {first}; {begin} < {end}; {begin} += {block})")
     count = str(block) if steps % block == 0 else f"tw_imin({block}, {end} - {begin})"
+    for buffer, index in ahead:
+        row = k.kernel.axes[-1].var
+        start = c_index(substitute(index, {axis.var: symbol(begin, 0, None), row: row + 1}))
+        k.w.line(f"tw_ahead(&{k.names[buffer]}[{start}], 0, 1, {count});")
     return open_copied(k, axis, stores, begin, count, block)
 
 

@@ -36,6 +36,11 @@ def of(*sizes, dtype=F32, strides=None):
     return TensorSpec(dtype, CPU, sizes) if strides is None else TensorSpec(dtype, CPU, sizes, strides)
 
 
+def softmax_of_channels(x):
+    e = prims.exp(prims.sub(x, prims.amax(x, (1,), True)))
+    return prims.div(e, prims.sum(e, (1,), True))
+
+
 def channels_last(n, c, h, w):
     return of(n, c, h, w, strides=(h * w * c, 1, w * c, c))
 
@@ -130,6 +135,7 @@ PROGRAMS = {
     ),
     "reflected": (lambda x: prims.reflection_pad(x, (2, 1, 1, 1)), lambda: (of(2, 3, 8, 20),)),
     "patches": (lambda x: prims.im2col(x, (3, 3), (1, 1), (1, 1), (1, 1)), lambda: (of(2, 3, 8, 10),)),
+    "softmax_of_channels": (softmax_of_channels, lambda: (of(8, 5, 32, 40),)),
     "joined": (joined, lambda: (of(40, 60), of(40, 30))),
     "dynamic_rows": (pointwise, symbolic),
     "attention": (windowed_attention, lambda: (*(of(2, heads, 200, 16, dtype=BF16) for heads in (4, 2, 2)), of(4))),
