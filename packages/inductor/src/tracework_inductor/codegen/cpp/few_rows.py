@@ -32,7 +32,7 @@ MOST_ROWS = 8
 READ = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.uint8})
 """Dtypes of elements that become floats as they are read."""
 BLOCK = 480
-"""Columns of a block, where a column's elements lie side by side, and at most those of a task."""
+"""The most columns of a block, where a column's elements lie side by side; a multiple of 32."""
 ROW_BLOCK = 2048
 """Sums in the first-level cache where they do not: rows of the small matrix times columns of a block."""
 PIECE = 256
@@ -49,16 +49,19 @@ HEAD = (
 #ifdef _OPENMP
 extern "C" int omp_get_max_threads(void);
 #endif
-// Columns for a task: at most `most`, and as many tasks as keep all threads busy to the end; whole steps of the loops below, so that the
-// number of threads does not change how a column is added up.
-TW int64_t tw_columns_of_task(int64_t n, int64_t most) {
+// Columns for a task, as many tasks as threads: whole steps of the loops below, so that the number of threads does not change how a column is
+// added up.
+TW int64_t tw_columns_of_task(int64_t n) {
 #ifdef _OPENMP
   const int64_t threads = omp_get_max_threads();
 #else
   const int64_t threads = 1;
 #endif
-  const int64_t rounds = (n + threads * most - 1) / (threads * most), tasks = rounds * threads;
-  return ((n + tasks - 1) / tasks + 31) / 32 * 32; }
+  return ((n + threads - 1) / threads + 31) / 32 * 32; }
+// And for a block of a task, of at most `most`: blocks of about one size, whole steps too.
+TW int64_t tw_columns_of_block(int64_t task, int64_t most) {
+  const int64_t blocks = (task + most - 1) / most;
+  return ((task + blocks - 1) / blocks + 31) / 32 * 32; }
 // What the small matrix's elements are kept as: floats, but as they are where they are few, and other things more in the first-level cache.
 template <bool few, class X> struct tw_small { typedef float type; };
 template <class X> struct tw_small<true, X> { typedef X type; };
@@ -306,11 +309,6 @@ class FewRows:
         block = BLOCK if all(dot.in_rows for dot in self.dots) else max(ROW_BLOCK // self.number // 32 * 32, 128)
         return min(block, -(-extent([self.columns]) // 32) * 32)
 
-    @property
-    def share(self) -> int:
-        """The most columns of a task."""
-        return BLOCK if all(dot.in_rows for dot in self.dots) else max(self.block, 512)
-
 
 def few_rows(kernel: LoopKernel) -> FewRows | None:
     """The products of a kernel that has no others, and computes nothing else along their inner dimension."""
@@ -387,7 +385,7 @@ def few_rows_nest(k: CppKernel, found: FewRows, parallel: bool, simd: bool) -> N
     rows, block = found.number, found.block
     columns, inner = found.columns, extent(found.inner)
     n, var = extent([columns]), columns.var
-    line(f"const int64_t share = tw_columns_of_task({n}, {found.share});")
+    line(f"const int64_t share = tw_columns_of_task({n}), step = tw_columns_of_block(share, {block});")
     if parallel:
         collapse = f" collapse({len(found.batches) + 1})" if found.batches else ""
         line(f"#pragma omp parallel for{collapse}{k.bad_clause()}")
@@ -395,8 +393,8 @@ def few_rows_nest(k: CppKernel, found: FewRows, parallel: bool, simd: bool) -> N
         k.loop(a)
     open_(f"for (int64_t {var}s = 0; {var}s < {n}; {var}s += share)")
     line(f"const int64_t {var}e = tw_imin({var}s + share, {n});")
-    open_(f"for (int64_t {var}b = {var}s; {var}b < {var}e; {var}b += {block})")
-    line(f"const int64_t count = tw_imin({block}, {var}e - {var}b);")
+    open_(f"for (int64_t {var}b = {var}s; {var}b < {var}e; {var}b += step)")
+    line(f"const int64_t count = tw_imin(step, {var}e - {var}b);")
     place = f"{found.rows.var} * {block} + {var}k" if found.rows is not None else f"{var}k"
     body = k.kernel.passes[0].body
     for number, dot in enumerate(found.dots):
