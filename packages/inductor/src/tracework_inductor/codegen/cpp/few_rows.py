@@ -1,10 +1,10 @@
 """Products of a few rows with a large matrix, which is read once, where it lies, at the speed of the memory.
 
-A thread takes columns of the result. Where the elements of the large matrix lie side by side along its inner dimension, some columns are added
-up together, each in vectors of its own, for all rows; where they lie side by side along the columns, the sums of a block of columns stay in the
-first-level cache, and some of the matrix's rows are added to them together. Elements become floats as they are read; two matrices of bfloat16
-are multiplied in pairs where the processor does that. A matrix whose elements are computed (four bits each, say) is computed a piece at a time.
-What follows in the kernel runs over a block of the result while that is in the cache.
+A thread takes columns of the result. Where the elements of the large matrix lie side by side along its inner dimension, some columns that lie
+far apart are added up together, each in vectors of its own, for all rows; where they lie side by side along the columns, the sums of a block
+of columns stay in the first-level cache, and some of the matrix's rows are added to them together. Elements become floats as they are read;
+two matrices of bfloat16 are multiplied in pairs where the processor does that. A matrix whose elements are computed (four bits each, say) is
+computed a piece at a time. What follows in the kernel runs over a block of the result while that is in the cache.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ MOST_ROWS = 8
 """Of the small matrix."""
 READ = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.uint8})
 """Dtypes of elements that become floats as they are read."""
-BLOCK = 96
-"""Columns of a block, where a column's elements lie side by side."""
+BLOCK = 480
+"""The most columns of a block, where a column's elements lie side by side; a multiple of 32."""
 ROW_BLOCK = 2048
 """Sums in the first-level cache where they do not: rows of the small matrix times columns of a block."""
 PIECE = 256
 """Elements of a column that are computed at a time, where they are."""
+COMPUTED = 12
+"""Columns whose elements are: a multiple of most numbers of columns that are added up together."""
 SIMD = "#pragma omp simd"
 
 HEAD = (
@@ -47,27 +49,36 @@ HEAD = (
 #ifdef _OPENMP
 extern "C" int omp_get_max_threads(void);
 #endif
-// Columns for a task: at most `most`, and as many tasks as keep all threads busy to the end; whole steps of the loops below, so that the
-// number of threads does not change how a column is added up.
-TW int64_t tw_columns_of_task(int64_t n, int64_t most) {
+// Columns for a task, as many tasks as threads: whole steps of the loops below, so that the number of threads does not change how a column is
+// added up.
+TW int64_t tw_columns_of_task(int64_t n) {
 #ifdef _OPENMP
   const int64_t threads = omp_get_max_threads();
 #else
   const int64_t threads = 1;
 #endif
-  const int64_t rounds = (n + threads * most - 1) / (threads * most), tasks = rounds * threads;
-  return ((n + tasks - 1) / tasks + 31) / 32 * 32; }
+  return ((n + threads - 1) / threads + 31) / 32 * 32; }
+// And for a block of a task, of at most `most`: blocks of about one size, whole steps too.
+TW int64_t tw_columns_of_block(int64_t task, int64_t most) {
+  const int64_t blocks = (task + most - 1) / most;
+  return ((task + blocks - 1) / blocks + 31) / 32 * 32; }
+// What the small matrix's elements are kept as: floats, but as they are where they are few, and other things more in the first-level cache.
+template <bool few, class X> struct tw_small { typedef float type; };
+template <class X> struct tw_small<true, X> { typedef X type; };
+TW void tw_keep(const float* x, float* to) { *(tw_loose*)to = tw_wide(x); }
+template <class X> TW void tw_keep(const X* x, float* to) { *(tw_loose*)to = tw_wide(x); }
+template <class X> TW void tw_keep(const X* x, X* to) { __builtin_memcpy(to, x, tw_width * sizeof(X)); }
 // What a step multiplies: `step` elements of either matrix. The small one is kept as `kept`, in an order of its own within a step.
 template <class X, class W, bool few> struct tw_pair {
   enum { bytes = tw_width * (int)sizeof(W), vectors = bytes >= 64 ? 1 : bytes >= 32 ? 2 : 4 };
   struct part { tw_vector v[vectors]; };
-  typedef float kept; typedef part x_part; typedef part w_part;
+  typedef typename tw_small<few, X>::type kept; typedef part x_part; typedef part w_part;
   enum { step = vectors * tw_width, sums = tw_width < 16 ? 8 : vectors == 1 ? 24 : 16 };
-  static TW_INLINE void keep(const X* x, kept* to) { for (int i = 0; i < vectors; ++i) *(tw_loose*)(to + i * tw_width) = tw_wide(x + i * tw_width); }
+  static TW_INLINE void keep(const X* x, kept* to) { for (int i = 0; i < vectors; ++i) tw_keep(x + i * tw_width, to + i * tw_width); }
   static TW_INLINE part x(const kept* p) {
     part r;
 #pragma GCC unroll 4
-    for (int i = 0; i < vectors; ++i) r.v[i] = *(const tw_loose*)(p + i * tw_width);
+    for (int i = 0; i < vectors; ++i) r.v[i] = tw_wide(p + i * tw_width);
     return r; }
   static TW_INLINE part w(const W* p) {
     part r;
@@ -85,7 +96,7 @@ TW tw_vector tw_add_pairs(tw_words x, tw_words w, tw_vector s) {
   return s; }
 template <bool few> struct tw_pair<tw_bf16, tw_bf16, few> {
   typedef tw_bf16 kept; typedef tw_words x_part; typedef tw_words w_part;
-  enum { step = 2 * tw_width, sums = 24 };
+  enum { vectors = 1, step = 2 * tw_width, sums = 24 };
   static TW_INLINE void keep(const tw_bf16* x, kept* to) { *(tw_loose_words*)to = *(const tw_loose_words*)x; }
   static TW_INLINE x_part x(const kept* p) { return *(const tw_loose_words*)p; }
   static TW_INLINE w_part w(const tw_bf16* p) { return *(const tw_loose_words*)p; }
@@ -95,7 +106,7 @@ template <bool few> struct tw_pair<tw_bf16, tw_bf16, few> {
 template <class W, class V> struct tw_pair_of_bytes {
   typedef tw_bf16 kept; struct x_part { tw_words even, odd; }; typedef x_part w_part;
   typedef V words __attribute__((vector_size(64)));
-  enum { step = 4 * tw_width, sums = 16 };
+  enum { vectors = 2, step = 4 * tw_width, sums = 16 };
   static TW_INLINE void keep(const tw_bf16* x, kept* to) {
     uint32_t* p = (uint32_t*)to;
     for (int i = 0; i < tw_width; ++i) {
@@ -117,7 +128,7 @@ template <> struct tw_pair<tw_bf16, uint8_t, false> : tw_pair_of_bytes<uint8_t, 
 // Elements at even and at odd places.
 template <bool few> struct tw_pair<tw_bf16, tw_bf16, few> {
   typedef tw_bf16 kept; struct x_part { tw_vector even, odd; }; typedef x_part w_part;
-  enum { step = 2 * tw_width, sums = tw_width == 16 ? 16 : 8 };
+  enum { vectors = 2, step = 2 * tw_width, sums = tw_width == 16 ? 16 : 8 };
   static TW_INLINE void keep(const tw_bf16* x, kept* to) { *(tw_loose_words*)to = *(const tw_loose_words*)x; }
   static TW_INLINE x_part x(const kept* p) {
     const tw_words v = *(const tw_loose_words*)p;
@@ -143,75 +154,68 @@ template <class X, class W> static __attribute__((noinline)) float tw_rest_of_do
   float sum = 0;
   for (int64_t k = 0; k < count; ++k) sum += tw_get(x[k]) * tw_get(w[k]);
   return sum; }
-// d += x @ w.T over whole steps: M rows, N columns, whose elements lie side by side. The next columns come near meanwhile.
+// to = x @ w.T over whole steps: M rows, N columns, whose elements lie side by side. Where those become floats the processor does not see far
+// ahead, and lines are asked for.
 template <int M, int N, class P, class W>
-TW void tw_dots(const typename P::kept* x, int64_t xm, const W* w, int64_t wn, int64_t depth, float* d, int64_t dm) {
-  enum { sets = M == 1 && (int)P::step <= 2 * tw_width ? 2 : 1 };
-  tw_vector s[sets][M][N];
+TW void tw_dots(const typename P::kept* x, int64_t xm, const W* const (&w)[N], int64_t depth, float (&to)[M][N]) {
+  enum { ahead = P::vectors > 1 && sizeof(W) < 4 ? 256 : 0 };
+  tw_vector s[M][N];
 #pragma GCC unroll 16
-  for (int t = 0; t < sets; ++t)
+  for (int i = 0; i < M; ++i)
 #pragma GCC unroll 16
-    for (int i = 0; i < M; ++i)
+    for (int j = 0; j < N; ++j) s[i][j] = (tw_vector){};
+  for (int64_t k = 0; k < depth; k += P::step) {
+    if (M == 1) {
+      const typename P::x_part u = P::x(x + k);
 #pragma GCC unroll 16
-      for (int j = 0; j < N; ++j) s[t][i][j] = (tw_vector){};
-  int64_t k = 0;
-  const auto step = [&](int t) __attribute__((always_inline)) {
-      typename P::w_part v[N];
+      for (int j = 0; j < N; ++j) {
+        if (ahead) __builtin_prefetch((const char*)(w[j] + k) + ahead);
+        s[0][j] = P::add(u, P::w(w[j] + k), s[0][j]); }
+      continue; }
+    typename P::w_part v[N];
 #pragma GCC unroll 16
-      for (int j = 0; j < N; ++j) { __builtin_prefetch(w + (N + j) * wn + k); v[j] = P::w(w + j * wn + k); }
+    for (int j = 0; j < N; ++j) v[j] = P::w(w[j] + k);
 #pragma GCC unroll 16
-      for (int i = 0; i < M; ++i) {
-        const typename P::x_part u = P::x(x + i * xm + k);
+    for (int i = 0; i < M; ++i) {
+      const typename P::x_part u = P::x(x + i * xm + k);
 #pragma GCC unroll 16
-        for (int j = 0; j < N; ++j) s[t][i][j] = P::add(u, v[j], s[t][i][j]); }
-      k += P::step; };
-  while (k + sets * P::step <= depth) {
-#pragma GCC unroll 2
-    for (int t = 0; t < sets; ++t) step(t); }
-  if (sets == 2 && k < depth) step(0);
-  const auto sum = [&](int i, int j) __attribute__((always_inline)) {
-    if (j >= N) return (tw_vector){};
-    return sets == 2 ? s[0][i][j < N ? j : 0] + s[sets - 1][i][j < N ? j : 0] : s[0][i][j < N ? j : 0]; };
+      for (int j = 0; j < N; ++j) s[i][j] = P::add(u, v[j], s[i][j]); } }
 #pragma GCC unroll 16
-  for (int i = 0; i < M; ++i) {
-    const tw_four f = tw_sums(sum(i, 0), sum(i, 1), sum(i, 2), sum(i, 3));
+  for (int i = 0; i < M; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < N; ++j) d[i * dm + j] += f[j]; } }
-// The same for one row and up to four columns, one after the other, which is quicker for elements of one byte: on two cores of an EPYC 9004
-// 30 to 33 GB/s and not 17 to 28, of bfloat16 24 to 30 and not 24 to 36.
-template <class P, class W>
-TW void tw_dots_in_turn(const typename P::kept* x, const W* w, int64_t wn, int64_t depth, float* d, int64_t columns) {
-  tw_vector sums[4] = {};
-  for (int64_t j = 0; j < columns; ++j, w += wn) {
-    tw_vector s[4] = {};
-    int64_t k = 0;
-    for (; k + 4 * P::step <= depth; k += 4 * P::step)
+    for (int j = 0; j < N; j += 4) {
+      const tw_four f = tw_sums(s[i][j], j + 1 < N ? s[i][j + 1] : s[i][j], j + 2 < N ? s[i][j + 2] : s[i][j], j + 3 < N ? s[i][j + 3] : s[i][j]);
 #pragma GCC unroll 4
-      for (int t = 0; t < 4; ++t) s[t] = P::add(P::x(x + k + t * P::step), P::w(w + k + t * P::step), s[t]);
-    for (; k < depth; k += P::step) s[0] = P::add(P::x(x + k), P::w(w + k), s[0]);
-    sums[j] = (s[0] + s[1]) + (s[2] + s[3]); }
-  const tw_four f = tw_sums(sums[0], sums[1], sums[2], sums[3]);
-  for (int64_t j = 0; j < columns; ++j) d[j] += f[j]; }
-// The same for any number of columns and elements: as many at a time as keep the rows of x in the caches next to the processor. There they
-// are not a whole number of pages apart: lines of the first-level cache that are would take each other's place.
+      for (int n = 0; n < 4; ++n) if (j + n < N) to[i][j + n] = f[n]; } }
+// d += x @ w.T for any number of columns and elements: as many elements at a time as keep the rows of x in the caches next to the processor.
+// There they are not a whole number of pages apart: lines of the first-level cache that are would take each other's place. The columns that are
+// added up together are each at the head of a stretch of columns. Six streams without gaps were read at 42 GB/s by two cores of an EPYC 9004,
+// four neighbours of 768 bfloat16 elements at 23, of 4096 at 33, and one stream at 29 to 37.
 template <int M, class X, class W>
 static __attribute__((noinline)) void tw_in_rows(const X* x, int64_t xm, const W* w, int64_t wn, int64_t depth, float* d, int64_t dm,
     int64_t columns) {
   typedef tw_pair<X, W, M <= 2> pair; typedef typename pair::kept kept;
-  enum { fit = 24576 / (M * (int)sizeof(kept)) / 64 * 64, most = fit > 4096 ? 4096 : fit, ld = most + 64 / (int)sizeof(kept),
-         together = pair::sums / M >= 4 ? 4 : pair::sums / M >= 1 ? pair::sums / M : 1 };
+  enum { most = 24576 / (M * (int)sizeof(kept)) / 64 * 64, ld = most + 64 / (int)sizeof(kept),
+         room = pair::sums / M, N = room < 1 ? 1 : M == 1 || pair::vectors < 4 ? (room < 6 ? room : 6) : room < 4 ? room : 4 };
   kept rows[M * ld] __attribute__((aligned(64)));
+  const int64_t apart = (columns + N - 1) / N;
   for (int64_t k = 0; k < depth; k += most) {
     const int64_t count = tw_imin(most, depth - k), whole = count / pair::step * pair::step;
     for (int64_t i = 0; i < M; ++i)
       for (int64_t r = 0; r < whole; r += pair::step) pair::keep(x + i * xm + k + r, rows + i * ld + r);
-    int64_t j = 0;
-    if (M == 1 && sizeof(W) == 1) for (; j < columns; j += 4) tw_dots_in_turn<pair>(rows, w + j * wn + k, wn, whole, d + j, tw_imin(4, columns - j));
-    for (; j + together <= columns; j += together) tw_dots<M, together, pair>(rows, ld, w + j * wn + k, wn, whole, d + j, dm);
-    for (; j < columns; ++j) tw_dots<M, 1, pair>(rows, ld, w + j * wn + k, wn, whole, d + j, dm);
+    for (int64_t j = 0; j < apart; ++j) {
+      const W* from[N];
+      float sums[M][N];
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) from[n] = w + tw_imin(j + n * apart, columns - 1) * wn + k;
+      tw_dots<M, N, pair>(rows, ld, from, whole, sums);
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n)
+        if (j + n * apart < columns)
+          for (int i = 0; i < M; ++i) d[i * dm + j + n * apart] += sums[i][n]; }
     if (whole < count)
       for (int64_t i = 0; i < M; ++i)
-        for (j = 0; j < columns; ++j) d[i * dm + j] += tw_rest_of_dot(x + i * xm + k + whole, w + j * wn + k + whole, count - whole); } }
+        for (int64_t j = 0; j < columns; ++j) d[i * dm + j] += tw_rest_of_dot(x + i * xm + k + whole, w + j * wn + k + whole, count - whole); } }
 // d += x @ w: N of w's rows, whose elements lie side by side.
 template <int M, int N, class X, class W>
 TW void tw_add_rows(const X* x, int64_t xm, int64_t xk, const W* w, int64_t wk, float* d, int64_t dm, int64_t columns) {
@@ -381,7 +385,7 @@ def few_rows_nest(k: CppKernel, found: FewRows, parallel: bool, simd: bool) -> N
     rows, block = found.number, found.block
     columns, inner = found.columns, extent(found.inner)
     n, var = extent([columns]), columns.var
-    line(f"const int64_t share = tw_columns_of_task({n}, {max(block, 512)});")
+    line(f"const int64_t share = tw_columns_of_task({n}), step = tw_columns_of_block(share, {block});")
     if parallel:
         collapse = f" collapse({len(found.batches) + 1})" if found.batches else ""
         line(f"#pragma omp parallel for{collapse}{k.bad_clause()}")
@@ -389,8 +393,8 @@ def few_rows_nest(k: CppKernel, found: FewRows, parallel: bool, simd: bool) -> N
         k.loop(a)
     open_(f"for (int64_t {var}s = 0; {var}s < {n}; {var}s += share)")
     line(f"const int64_t {var}e = tw_imin({var}s + share, {n});")
-    open_(f"for (int64_t {var}b = {var}s; {var}b < {var}e; {var}b += {block})")
-    line(f"const int64_t count = tw_imin({block}, {var}e - {var}b);")
+    open_(f"for (int64_t {var}b = {var}s; {var}b < {var}e; {var}b += step)")
+    line(f"const int64_t count = tw_imin(step, {var}e - {var}b);")
     place = f"{found.rows.var} * {block} + {var}k" if found.rows is not None else f"{var}k"
     body = k.kernel.passes[0].body
     for number, dot in enumerate(found.dots):
@@ -432,9 +436,9 @@ def _computed(k: CppKernel, body: LoopBody, value: Ref, found: FewRows, small: t
     steps = max(PIECE // below, 1)
     open_(f"for (int64_t {first.var}b = 0; {first.var}b < {first.size}; {first.var}b += {steps})")
     line(f"const int64_t depth = tw_imin({steps}, {first.size} - {first.var}b);")
-    open_("for (int64_t jb = 0; jb < count; jb += 4)")
-    line("const int64_t some = tw_imin(4, count - jb);")
-    line(f"float piece[{4 * steps * below}] __attribute__((aligned(64)));")
+    open_(f"for (int64_t jb = 0; jb < count; jb += {COMPUTED})")
+    line(f"const int64_t some = tw_imin({COMPUTED}, count - jb);")
+    line(f"float piece[{COMPUTED * steps * below}] __attribute__((aligned(64)));")
     k.loop(columns, f"{columns.var}b + jb", "some")
     vector = max((n for n, axis in enumerate(found.inner) if extent([axis]) >= 16), default=0)
     place = f"{first.var}k"

@@ -23,6 +23,15 @@ __all__ = ["render"]
 KEYS = 128
 """Of a block."""
 LOWEST = "-__builtin_inff()"
+HEAD = r"""
+#ifndef TW_ASK_FOR
+#define TW_ASK_FOR
+// Rows that are needed soon, near the second-level cache: without this a block of a cache of keys and values waits for memory twice.
+template <class T> TW void tw_ask_for(const T* p, int64_t step, int64_t width, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < width; i += 64 / (int)sizeof(T)) __builtin_prefetch(p + r * step + i, 0, 2); }
+#endif
+"""
 
 
 def render(kernel: CoreKernel, grain: int) -> RenderedKernel:
@@ -58,14 +67,17 @@ def render(kernel: CoreKernel, grain: int) -> RenderedKernel:
     line(f"for (int64_t i = 0; i < {values}; ++i) o[r * {values} + i] = 0;")
     line(f"for (int64_t i = 0; i < {depth}; ++i) q[r * {depth} + i] = *({at(query, *row, 'i')});")
     close()
+    masks = rows
     if mask is not None and highest is not None:
-        line(f"float hidden[{rows}];")
-        line(f"{each_row} hidden[r] = tw_get(*({at(highest, *row)})) - {float(facts['distance'])!r}f;")
+        masks = 1 if _one_for_all_rows(mask) and _one_for_all_rows(highest) else rows
+        line(f"float hidden[{masks}];")
+        line(f"for (int64_t r = 0; r < {masks}; ++r) hidden[r] = tw_get(*({at(highest, *row)})) - {float(facts['distance'])!r}f;")
     open_(f"for (int64_t first = 0; first < keys; first += {KEYS})")
     line(f"const int64_t count = tw_imin({KEYS}, keys - first);")
+    of_values = at(value, "batch", "head", "first")
     if mask is not None:
-        line(f"float m[{rows * KEYS}]; int seen = 0;")
-        open_(each_row)
+        line(f"float m[{masks * KEYS}]; int seen = 0;")
+        open_(f"for (int64_t r = 0; r < {masks}; ++r)")
         line(f"const {kind(mask)}* const from = {at(mask, *row, 'first')};")
         line(f"{SIMD} reduction(|:seen)")
         open_("for (int64_t j = 0; j < count; ++j)")
@@ -74,6 +86,8 @@ def render(kernel: CoreKernel, grain: int) -> RenderedKernel:
         close()
         close()
         line("if (!seen) continue;")
+    if same(value.strides[3], 1):  # they come near while the scores are made
+        line(f"tw_ask_for({of_values}, {c_index(value.strides[2])}, {values}, count);")
     line(f"float s[{rows * KEYS}] __attribute__((aligned(64)));")
     line(f"for (int64_t i = 0; i < {rows * KEYS}; ++i) s[i] = 0;")
     of_keys = _block(w, "k", key, kind(key), at(key, "batch", "head", "first"))
@@ -86,7 +100,7 @@ def render(kernel: CoreKernel, grain: int) -> RenderedKernel:
     line(f"float c = row[j] * {float(facts['scale'])!r}f;")
     if mask is not None:
         fill = facts["fill"]
-        line(f"const float a = m[r * {KEYS} + j];")
+        line(f"const float a = m[{'j' if masks == 1 else f'r * {KEYS} + j'}];")
         line("c = c + a;" if fill is None else f"c = a == {float(fill)!r}f ? a : c + a;")
     if facts["causal"]:
         line(f"c = first + j <= {row[3]} ? c : {LOWEST};")
@@ -100,7 +114,7 @@ def render(kernel: CoreKernel, grain: int) -> RenderedKernel:
     line("total[r] = total[r] * kept + sum; highest[r] = above;")
     line(f"for (int64_t i = 0; i < {values}; ++i) o[r * {values} + i] *= kept;")
     close()
-    of_values = _block(w, "v", value, kind(value), at(value, "batch", "head", "first"))
+    of_values = _block(w, "v", value, kind(value), of_values)
     line(f"tw_in_columns<{rows}, {values}, float, {kind(value)}>(s, {KEYS}, 1, {of_values}, count, o, {values}, {values});")
     close()
     open_(each_row)
@@ -113,7 +127,12 @@ def render(kernel: CoreKernel, grain: int) -> RenderedKernel:
     parameters += [f"int64_t {s}" for s in kernel.sizes]
     head = f'extern "C" void {KERNEL_NAME}({", ".join(parameters)}) {{'
     signature = ("*",) * len(names) + ("i64",) * len(kernel.sizes)
-    return RenderedKernel("\n".join([few_rows.HEAD, head, *w.lines, "}"]), signature)
+    return RenderedKernel("\n".join([few_rows.HEAD, HEAD, head, *w.lines, "}"]), signature)
+
+
+def _one_for_all_rows(view: BufferView) -> bool:
+    """Whether the heads of a group and their queries see the same elements."""
+    return all(same(size, 1) or same(stride, 0) for size, stride in zip(view.sizes[2:4], view.strides[2:4], strict=True))
 
 
 def _block(w: Writer, name: str, view: BufferView, kind: str, first: str) -> str:
