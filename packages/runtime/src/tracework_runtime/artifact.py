@@ -109,7 +109,8 @@ class Artifact:
     inputs: a name for each input; None where that is not known.
     places: of kernels and of `externs`, by name: "file:line in function operator" of each call of the program that they compute, and its
       numbers among the calls of the graph.
-    notes: "fallbacks", "kernels", how many of the plan, and "choices": kernel -> lines on the configs that it was chosen from.
+    notes: "fallbacks", "kernels", how many of the plan, "choices": kernel -> lines on the configs that it was chosen from, and what a report
+      says of each kernel (inductor's codegen/steps.py).
     """
 
     key: str
@@ -214,8 +215,8 @@ class Artifact:
         for kernel in self.kernels:
             head = sources.setdefault(kernel.source, [])
             head.append(f"# kernel {kernel.name} ({kernel.language}) {' '.join(kernel.signature)}")
-            known = self.notes.get("traffic", {}).get(kernel.name, {})
-            head += [f"#   {', '.join(f'{what} {count}' for what, count in known.items())}"] if known else []
+            known = next((step for step in self.notes.get("steps", ()) if step["name"] == kernel.name), None)
+            head += [f"#   bytes {known['bytes']}, flops {known['flops']}"] if known else []
             head += [f"#   from {place}" for place in self.places.get(kernel.name, ())]
             head += [f"#   {line}" for line in self.notes.get("choices", {}).get(kernel.name, ())]
         for source, head in sources.items():
