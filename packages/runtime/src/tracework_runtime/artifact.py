@@ -7,6 +7,7 @@ callable. Sizes that depend on symbols are Python expressions in text over the n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -153,6 +154,19 @@ class Artifact:
                 now.setdefault(places[number], []).append(number)
             moved[name] = {text: tuple(numbers) for text, numbers in now.items() if text}
         return self.replace(places=moved)
+
+    def places_of(self, step: Mapping[str, Any]) -> list[str]:
+        """Where the program asks for what a step of `notes` computes, each place once; of all kernels of its name where that is not known."""
+        known = self._places_by_number
+        found: dict[str, None] = {}
+        for origin in step["origins"]:
+            at = self.notes["origins"][origin]
+            found.update(dict.fromkeys([at] if isinstance(at, str) else [known[n] for n in at if n in known]))
+        return list(found or self.places.get(step["key"], ()))
+
+    @functools.cached_property
+    def _places_by_number(self) -> dict[int, str]:
+        return {n: text for known in self.places.values() for text, numbers in known.items() for n in numbers}
 
     def to_bytes(self) -> bytes:
         """The artifact as sealed bytes: JSON and binary sections, no pickles."""

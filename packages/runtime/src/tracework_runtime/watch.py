@@ -44,6 +44,15 @@ class Ranges:
         self._name, self._names = name, names
         self._open: list[Any] = []
 
+    @classmethod
+    def of(cls, artifact: Any, name: str) -> Ranges:
+        """With the names of an artifact's kernels and library calls, and the first line of the program that each computes."""
+        names = {}
+        for step in artifact.notes.get("steps", ()):
+            place = next(iter(artifact.places_of(step)), "").partition(" ")[0].rpartition("/")[2]
+            names |= dict.fromkeys(step["lines"], f"{step['name']} ({place})" if place else step["name"])
+        return cls(name, names)
+
     def call(self, run: Call, inputs: list[Any]) -> tuple[Any, ...]:
         if not _torch.profiler_enabled():
             return run(inputs)
