@@ -50,6 +50,7 @@ from .regions import error_on_graph_break
 from .shapes import declared_shapes
 from .signals import defer_signal_errors
 from .uncompiled import RecompileLimitWarning, Uncompiled, UncompiledWarning, report_uncompiled
+from .watchers import watched
 
 __all__ = [
     "BREAK_REASONS",
@@ -120,5 +121,6 @@ __all__ = [
     "step_unsupported",
     "substitute_in_graph",
     "under_fx_tracing",
+    "watched",
     "wrap_numpy",
 ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import CodeType
 
 from . import _C
+from .watchers import tell
 
 log = logging.getLogger("tracework.fallbacks")
 log.addHandler(logging.NullHandler())  # the warning is what a program without handlers shows
@@ -62,6 +63,7 @@ def report_uncompiled(
     """Says that tensor operations run uncompiled: to the collectors and, once for a reason at a place, to the log and as a warning for the
     user's file and line. text: the warning's, instead of one that is made of the others."""
     what = Uncompiled(reason, place)
+    tell("uncompiled", what)
     for found in _collectors:
         if what not in found:
             found.append(what)

@@ -56,7 +56,7 @@ def compile_plan(graph: Any, plan: KernelPlan, options: InductorOptions, key: st
     """Render and pack the plan of a graph."""
     host, kernels, functions = render(plan, options)
     source = host_source(host, [k.name for k in kernels if k.language == "cpp"])
-    return pack(plan, source, host.lines, kernels, functions, places(graph), key)
+    return pack(plan, source, host.lines, host.spans, kernels, functions, places(graph), key)
 
 
 def plan_graph(

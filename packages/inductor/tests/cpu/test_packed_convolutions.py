@@ -85,6 +85,16 @@ def test_normalisations_sums_and_activations_are_folded() -> None:
     assert "relu(%" in text, "the library's relu turns NaN into 0"
 
 
+def test_places_are_those_of_all_that_is_folded() -> None:
+    graph = graph_of(tensors())
+    for number, node in enumerate(graph.calls):
+        node.meta["origin"] = f"lib/model.py:{number} in forward {node.target.name}"
+    artifact = compile_graph(graph)
+    steps = [step for step in artifact.notes["steps"] if step["name"] == "packed_convolution"]
+    operators = [[place.split()[-1] for place in artifact.places_of(step)] for step in steps]
+    assert operators == [["convolution", "add", "div"], ["convolution", "add", "add"], ["convolution", "mul"]]
+
+
 def test_values() -> None:
     values = tensors()
     agrees(compiled(values), values)

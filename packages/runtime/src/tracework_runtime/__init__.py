@@ -33,10 +33,11 @@ from tracework_runtime.errors import (
     RuntimeFailure,
 )
 from tracework_runtime.key import KEY_PARTS, KeyFacts, cache_key, explain_key
-from tracework_runtime.load import CompiledFn, load, warm_up
+from tracework_runtime.load import CompiledFn, load, warm_up, watched
 from tracework_runtime.observe import counters, reset_counters
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 from tracework_runtime.packed import packed_bytes
+from tracework_runtime.watch import Ranges, StepTimes
 
 __all__ = [
     "CUDAGRAPH_REFUSALS",
@@ -64,9 +65,11 @@ __all__ = [
     "OutputRecipe",
     "Part",
     "PartitionedFn",
+    "Ranges",
     "ResultMismatch",
     "RuntimeFailure",
     "RuntimeOptions",
+    "StepTimes",
     "Store",
     "SymbolBinding",
     "TensorCheck",
@@ -87,4 +90,5 @@ __all__ = [
     "reset_counters",
     "secret",
     "warm_up",
+    "watched",
 ]

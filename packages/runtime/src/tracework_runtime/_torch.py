@@ -25,6 +25,7 @@ __all__ = [
     "empty_strided_cuda",
     "enter_pool",
     "get_address_function",
+    "keep_busy",
     "leave_pool",
     "library_settings",
     "openmp_library",
@@ -93,6 +94,11 @@ def _newer_settings() -> tuple[Any, ...]:
 # How many modes of Python's dispatch are active, and whether a profiler is.
 dispatch_mode_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
 profiler_enabled: Callable[[], bool] = torch._C._autograd._profiler_enabled
+
+
+def keep_busy(cycles: int) -> None:
+    """The current stream of the GPU waits for so many of its cycles."""
+    torch.cuda._sleep(cycles)
 
 
 def enter_pool(device: int, pool: tuple[int, int]) -> None:

@@ -7,6 +7,7 @@ callable. Sizes that depend on symbols are Python expressions in text over the n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -109,7 +110,8 @@ class Artifact:
     inputs: a name for each input; None where that is not known.
     places: of kernels and of `externs`, by name: "file:line in function operator" of each call of the program that they compute, and its
       numbers among the calls of the graph.
-    notes: "fallbacks", "kernels", how many of the plan, and "choices": kernel -> lines on the configs that it was chosen from.
+    notes: "fallbacks", "kernels", how many of the plan, "choices": kernel -> lines on the configs that it was chosen from, and what a report
+      says of each kernel (inductor's codegen/steps.py).
     """
 
     key: str
@@ -152,6 +154,19 @@ class Artifact:
                 now.setdefault(places[number], []).append(number)
             moved[name] = {text: tuple(numbers) for text, numbers in now.items() if text}
         return self.replace(places=moved)
+
+    def places_of(self, step: Mapping[str, Any]) -> list[str]:
+        """Where the program asks for what a step of `notes` computes, each place once; of all kernels of its name where that is not known."""
+        known = self._places_by_number
+        found: dict[str, None] = {}
+        for origin in step["origins"]:
+            at = self.notes["origins"][origin]
+            found.update(dict.fromkeys([at] if isinstance(at, str) else [known[n] for n in at if n in known]))
+        return list(found or self.places.get(step["key"], ()))
+
+    @functools.cached_property
+    def _places_by_number(self) -> dict[int, str]:
+        return {n: text for known in self.places.values() for text, numbers in known.items() for n in numbers}
 
     def to_bytes(self) -> bytes:
         """The artifact as sealed bytes: JSON and binary sections, no pickles."""
@@ -214,8 +229,8 @@ class Artifact:
         for kernel in self.kernels:
             head = sources.setdefault(kernel.source, [])
             head.append(f"# kernel {kernel.name} ({kernel.language}) {' '.join(kernel.signature)}")
-            known = self.notes.get("traffic", {}).get(kernel.name, {})
-            head += [f"#   {', '.join(f'{what} {count}' for what, count in known.items())}"] if known else []
+            known = next((step for step in self.notes.get("steps", ()) if step["name"] == kernel.name), None)
+            head += [f"#   bytes {known['bytes']}, flops {known['flops']}"] if known else []
             head += [f"#   from {place}" for place in self.places.get(kernel.name, ())]
             head += [f"#   {line}" for line in self.notes.get("choices", {}).get(kernel.name, ())]
         for source, head in sources.items():

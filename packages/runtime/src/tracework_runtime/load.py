@@ -6,6 +6,7 @@ Reads top to bottom: `load`, then the two builders, then CompiledFn.
 from __future__ import annotations
 
 import ctypes
+import functools
 import linecache
 import logging
 import weakref
@@ -25,15 +26,16 @@ from tracework_runtime.cudagraph.partition import Part, parts_of
 from tracework_runtime.cudagraph.refusals import refusals
 from tracework_runtime.device import DEVICES, driver
 from tracework_runtime.errors import ArtifactError, LoadError
-from tracework_runtime.host.lines import CALL
+from tracework_runtime.host.lines import CALL, Call, Launch
 from tracework_runtime.host.program import NotInterpreted, host_name, host_program
 from tracework_runtime.inputs import InputCheck, input_check
 from tracework_runtime.launch import cpp as launch_cpp
 from tracework_runtime.launch import triton as launch_triton
 from tracework_runtime.observe import Observer, no_observer
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
+from tracework_runtime.watch import Watch
 
-__all__ = ["CompiledFn", "load", "warm_up"]
+__all__ = ["CompiledFn", "load", "warm_up", "watched"]
 
 log = logging.getLogger("tracework.runtime.cache")
 Kernels = Sequence[KernelSource]
@@ -129,6 +131,27 @@ def load(
     return compiled
 
 
+def watched(compiled: CompiledFn, watch: Watch) -> CompiledFn:
+    """The same function, whose launches and calls `watch` sees one by one; the function itself where Python runs its host program."""
+    artifact = compiled.artifact
+    lines = frozenset(n for n, line in enumerate(artifact.host_lines) if isinstance(line, (Launch, Call)))
+    namespace = {**compiled.namespace, "line_begins": watch.line_begins, "line_ends": watch.line_ends}
+    try:
+        call = host_program(artifact, namespace, lines) if artifact.host_lines else None
+    except NotInterpreted as kernel:
+        log.info("%r is not watched: Python runs its host program, for kernel %s", compiled, kernel)
+        call = None
+    if call is None:
+        return compiled
+    gpus = _gpus(artifact)
+    if len(gpus) == 1 and torch.cuda.device_count() > 1:
+        call = _on_device(gpus[0], call)
+    namespace["call"] = functools.partial(watch.call, call)
+    made = CompiledFn(artifact, namespace, compiled.check)
+    weakref.finalize(made, _forget_text, artifact.key).atexit = False
+    return made
+
+
 def warm_up(device_type: str, options: RuntimeOptions = DEFAULT_OPTIONS, workers: int = 8) -> None:
     """Start what building for a device needs, so that it is ready when the graph is: Triton processes for "cuda"."""
     if device_type == "cuda":
@@ -164,7 +187,7 @@ def _host_code(source: str, key: str) -> CodeType:
 
 
 def _forget_text(key: str) -> None:
-    for name in (host_name(key), host_name(key, " lines")):
+    for name in (host_name(key), host_name(key, " lines"), host_name(key, " watched lines")):
         linecache.cache.pop(name, None)
 
 

@@ -110,6 +110,15 @@ def operator_of(node: torch.fx.Node) -> tuple[str, frozenset[int]]:
     return schema.name, frozenset(written)
 
 
+def tensors_made(node: torch.fx.Node) -> list[torch.Tensor]:
+    """What a node of a functional graph makes, as far as it is memory of its own: a view is none."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is not None and any(result.alias_info is not None for result in schema.returns):
+        return []
+    values = node.meta.get("val")
+    return [v for v in (values if isinstance(values, (tuple, list)) else [values]) if isinstance(v, torch.Tensor)]
+
+
 def run_below_views(target: Callable[..., Any]) -> Callable[..., Any]:
     """A function of a functional graph, run as `below_views` runs it."""
     if not _is_torchs_own(target):

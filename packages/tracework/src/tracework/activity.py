@@ -9,12 +9,14 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 log = logging.getLogger("tracework.timing")
+MODULES = os.path.join(os.path.dirname(__file__), "compiled_module.py")
+"""Where the functions are written that call modules: their names say which."""
 PATIENCE = 2.0
 """Seconds of a compilation before a line says what it is doing."""
 STAGES: Mapping[str, str] = {
@@ -43,6 +45,35 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _collectors: list[defaultdict[str, float]] = []
+Ended = Callable[["Span"], None]
+_watchers: list[Ended] = []
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stage that has ended. what: the compilation that it is part of. own: its seconds, without those of stages inside of it."""
+
+    stage: str
+    what: str
+    started: float
+    seconds: float
+    own: float
+    thread: int
+
+
+@contextlib.contextmanager
+def watched(ended: Ended) -> Iterator[None]:
+    """`ended` is called with each stage that ends in the block, by any thread."""
+    _watchers.append(ended)
+    try:
+        yield
+    finally:
+        _watchers[:] = [each for each in _watchers if each is not ended]
+
+
+def compiling() -> str:
+    """What this thread is compiling; empty where that is not known."""
+    return next((each.what for each in _thread.running if each.what), "")
 
 
 @contextlib.contextmanager
@@ -64,6 +95,7 @@ def stage(name: str, what: str = "", progress: bool | None = None) -> Iterator[N
     """
     running = _thread.running
     own = _Running(name, what, time.perf_counter())
+    of = compiling() or what
     running.append(own)
     line = Line(running) if len(running) == 1 and wanted(progress) else None
     try:
@@ -77,11 +109,15 @@ def stage(name: str, what: str = "", progress: bool | None = None) -> Iterator[N
             running[-1].inside += seconds
         for collector in _collectors:
             collector[name] += seconds - own.inside
+        for ended in _watchers:
+            ended(Span(name, of, own.started, seconds, seconds - own.inside, threading.get_ident()))
         log.debug("%s%s: %.3f s", name, what and f" of {what}", seconds - own.inside)
 
 
 def frame(progress: bool | None, code: CodeType) -> contextlib.AbstractContextManager[None]:
     """The capture of a frame, and what is compiled in it."""
+    if code.co_filename == MODULES:
+        return stage("capture", code.co_qualname.removesuffix(".__call__"), progress)
     return stage("capture", f"{code.co_name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})", progress)
 
 

@@ -107,6 +107,10 @@ def _optimizer(
     job_id = settings.job_id or environment.job_id
     if environment.dynamism or job_id:
         dynamism.keep(environment.dynamism or dynamism.file_of(environment.cache_dir, job_id))
+    if environment.trace_dir:
+        from .reports.trace import begin  # with what makes data of products
+
+        begin(environment.trace_dir)
     if logs.enable_from(environment):
         observe = both(observe, logs.log_product)
     if options.dump_dir:

@@ -20,7 +20,7 @@ from . import _torch, activity, logs, passes
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .fx_lines import fx_lines, places
 from .lazy_inputs import is_lazy, resolved
-from .observe import Observe
+from .observe import Observe, instead_of, tell
 from .options import Options
 
 AOT_STAGES = {"functional": "aotautograd", "between": "between", "attention": "attention"}
@@ -51,6 +51,7 @@ class Stage:
         """The same, and the observer gets it."""
         product = self(name, work, *args, **kwargs)
         self.observe(name, product)
+        tell(name, product)
         return product
 
 
@@ -127,6 +128,10 @@ def _ahead_of_time(
 
         return _compilation(make, options)
 
+    def seen(stage: str, product: Any) -> None:
+        observe(AOT_STAGES[stage], product)
+        tell(AOT_STAGES[stage], product)
+
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         prepare(example_inputs)
         passes.on_captured(options, gm)
@@ -140,7 +145,7 @@ def _ahead_of_time(
             forward_compiler=functools.partial(made_by(forward, resolve), report=report),
             backward_compiler=functools.partial(made_by(backward or forward, resolve), report=report),
             options=aot_options(options, **facts),
-            observe=lambda stage, product: observe(AOT_STAGES[stage], product),
+            observe=seen,
             report=report,
         )
 
@@ -331,11 +336,16 @@ class GraphCompiler:
         return BySettings(gm, spec, _compilation(self, self._options), report)
 
     def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        tell("graph", (gm, spec))
         prims = self._stage.observed("primops", self.prims, gm, spec)
-        if self._options.diagram or logs.is_on("plan"):  # the cache has what was made of a plan, not the plan
+        if logs.is_on("plan"):  # the cache has what was made of a plan, not the plan
             self._stage.observed("plan", self._plan, prims)
         cache = runtime.open_cache(self._runtime)
         loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
+        if (instead := instead_of(loaded)) is not loaded:  # it is seen step by step, which no recording is
+            return instead
+        if self._options.kernel_ranges:
+            return runtime.watched(loaded, runtime.Ranges.of(loaded.artifact, f"{spec.role} of {activity.compiling()}"))
         if self._cudagraphs:
             return runtime.cudagraph(loaded, self._runtime)
         if self._cudagraphs is None:

@@ -1,4 +1,4 @@
-"""The command line: tracework run | demo | doctor | where | options | adopt | tune.
+"""The command line: tracework run | report | profile | demo | doctor | where | options | adopt | tune.
 
 `run` becomes another Python and does without torch: what loads torch is imported by the commands that need it.
 """
@@ -42,6 +42,51 @@ def run(
     except TraceworkError as error:
         _say(error)
         raise typer.Exit(2) from error
+
+
+_PROGRAM = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+Program = Annotated[list[str], typer.Argument(help="a script or -m and a module, and its arguments")]
+
+
+@app.command(context_settings=_PROGRAM)
+def report(
+    program: Program,
+    output: Annotated[str, typer.Option("--output", "-o", help="the page; with .json at its end, the data")] = "report.html",
+    profile: Annotated[bool, typer.Option(help="time each kernel, and measure what the machine can do")] = False,
+) -> None:
+    """Runs a program with torch.compile replaced, and writes what was compiled, and to what, as one page."""
+    from .reports.front import Report
+    from .reports.script import run_script
+
+    found = Report(" ".join(program), output, profile)
+    try:
+        with found:
+            code = run_script(program)
+    finally:  # a program that fails has compiled something, too
+        console.print(Text(str(found)), soft_wrap=True)
+    raise typer.Exit(code)
+
+
+@app.command(name="profile", context_settings=_PROGRAM)
+def profile_command(
+    program: Program,
+    output: Annotated[str, typer.Option("--output", "-o", help="a file for Perfetto or chrome://tracing; empty: none")] = "",
+) -> None:
+    """Runs a program with torch.compile replaced, and draws the time that its compilation took, by function and stage."""
+    from .reports.compile_time import drawn, perfetto
+    from .reports.recorder import Recorder
+    from .reports.script import run_script
+
+    recorder = Recorder()
+    recorder.start()
+    try:
+        code = run_script(program)
+    finally:
+        recorder.stop()
+        console.print(drawn(recorder.spans), soft_wrap=True)
+        if output:
+            Path(output).write_text(perfetto(recorder.spans))
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -93,7 +93,10 @@ ENVIRONMENT: Mapping[str, Variable] = {
         "name under which the cache folder keeps, from run to run, which sizes and numbers were seen to change",
         ("TORCH_COMPILE_JOB_ID", "TORCH_COMPILE_STICKY_PGO_KEY"),
     ),
-    "TRACEWORK_DUMP": Variable("dump_dir", str, "folder that receives each stage's text", ("TORCH_TRACE",)),
+    "TRACEWORK_DUMP": Variable("dump_dir", str, "folder that receives each stage's text"),
+    "TRACEWORK_TRACE": Variable(
+        "trace_dir", str, "folder that receives a file of events, a line of JSON each, from every process", ("TORCH_TRACE",)
+    ),
     "TRACEWORK_DEBUG_DIR": Variable(
         "debug_dir",
         str,
@@ -121,6 +124,7 @@ class Config:
     dynamism: str = ""
     job_id: str = ""
     dump_dir: str = ""
+    trace_dir: str = ""
     debug_dir: str = ""
     torch_logs: str = ""
     torchs: Mapping[str, Any] = field(default_factory=dict)

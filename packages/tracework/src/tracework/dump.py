@@ -27,7 +27,7 @@ _numbers: defaultdict[Path, Iterator[int]] = defaultdict(itertools.count)
 
 
 class Dump:
-    """Writes `NNN-stage.txt` into `folder` for each product; with `diagrams`, `NNN-plan.svg` and `.dot` for each graph after fusion."""
+    """Writes `NNN-stage.txt` into `folder` for each product; with `diagrams`, `NNN-inductor.svg` and `.dot` for each graph after fusion."""
 
     def __init__(self, folder: str | Path, diagrams: bool = False) -> None:
         self._folder = Path(folder)
@@ -38,8 +38,11 @@ class Dump:
     def __call__(self, stage: str, product: Any) -> None:
         path = self._folder / f"{next(self._numbers):03d}-{stage}.txt"
         path.write_text(text_of(product))
-        if self._diagrams and stage == "plan":
-            picture = diagram.picture_of(product)
+        if self._diagrams and stage == "inductor":
+            notes = product.notes
+            inputs = product.inputs or ()
+            static = {inputs[n] for n in product.static_inputs if n < len(inputs)}
+            picture = diagram.picture_of(notes["steps"], notes["buffers"], notes["outputs"], inputs, static)
             path.with_suffix(".dot").write_text(diagram.dot(picture))
             path.with_suffix(".svg").write_text(diagram.svg(picture))
 

@@ -166,7 +166,7 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
     unbacked = None if backends.is_ours(backend) else False  # as compile() does
     options = build(None, None, config.current())
     chosen = backends.resolve(backend, options, tally)
-    target = _uncompiled(fn)
+    target = uncompiled_form(fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         around = functools.partial(activity.frame, options.progress)
@@ -191,7 +191,8 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
     return run
 
 
-def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
+def uncompiled_form(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a compiled one was made of; another one as it is."""
     if isinstance(fn, CompiledModule):
         return fn._orig_mod
     if isinstance(fn, torch.nn.Module) and fn._compiled_call_impl is not None:

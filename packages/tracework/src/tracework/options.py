@@ -53,6 +53,7 @@ class Options:
         fallback_by_default: every operator calls its eager kernel; forward and backward are still functional graphs of their own.
         jobs: compilers, and processes for Triton, that work at one time; None: as many as there are cores.
         progress: show on a terminal what a long compilation is doing; None: where standard error is a terminal.
+        kernel_ranges: kernels and library calls are ranges in torch's profiler, and in NVTX under its emit_nvtx, a microsecond each; no CUDA graphs.
         dump_dir: folder that receives each stage's text.
         debug: write each stage's text; where dump_dir names no folder, to a new one, tracework_debug/run_...
         diagram: draw the graph after fusion, as SVG and as text for Graphviz, in the folder of dump_dir or debug.
@@ -89,6 +90,7 @@ class Options:
     fallback_by_default: bool = field(default=False, metadata={"code": True})
     jobs: int | None = field(default=None, metadata={"code": False})
     progress: bool | None = field(default=None, metadata={"code": False})
+    kernel_ranges: bool = field(default=False, metadata={"code": False})
     dump_dir: str = field(default="", metadata={"code": False})
     debug: bool = field(default=False, metadata={"code": False})
     diagram: bool = field(default=False, metadata={"code": False})

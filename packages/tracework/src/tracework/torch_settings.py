@@ -148,7 +148,7 @@ TORCH_SETTINGS: Mapping[str, Row] = table_of(
 HONOURED_VARIABLES: Mapping[str, str] = {
     "TORCHDYNAMO_DISABLE": "TRACEWORK_DISABLE",
     "TORCH_COMPILE_DEBUG_DIR": "the folder above that of TORCH_COMPILE_DEBUG",
-    "TORCH_TRACE": "TRACEWORK_DUMP",
+    "TORCH_TRACE": "TRACEWORK_TRACE",
     "TORCH_LOGS": "TRACEWORK_LOGS, by the table of names below",
     "TORCHINDUCTOR_LITE_MODE": "fallback_by_default",
     "TORCHINDUCTOR_COMPILE_THREADS": "jobs",

@@ -270,7 +270,6 @@ VARIABLES = {
     "TORCH_COMPILE_STATIC_SOURCES": ("x", {"static_sources": "x"}),
     "TORCH_COMPILE_UNBACKED_SOURCES": ("x", {"unbacked_sources": "x"}),
     "TORCH_COMPILE_DEBUG": ("1", {"debug": True}),
-    "TORCH_TRACE": ("here", {"dump_dir": "here"}),
 }
 FIELDS = {
     "TORCHDYNAMO_DISABLE": ("1", "disable", True),
@@ -278,6 +277,7 @@ FIELDS = {
     "TORCH_COMPILE_JOB_ID": ("me", "job_id", "me"),
     "TORCH_COMPILE_STICKY_PGO_KEY": ("me", "job_id", "me"),
     "TORCH_COMPILE_DEBUG_DIR": ("there", "debug_dir", "there"),
+    "TORCH_TRACE": ("here", "trace_dir", "here"),
     "TORCH_LOGS": ("+dynamo,guards", "torch_logs", "+dynamo,guards"),
 }
 LATE = {

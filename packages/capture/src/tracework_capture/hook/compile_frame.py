@@ -45,6 +45,7 @@ from ..values.protocol.memory import Memory
 from ..values.protocol.program_code import check_frame_hooks
 from ..values.protocol.value import EXISTING, Frame, SymbolicRaise, Value
 from ..values.torch.results import wrap_result
+from ..watchers import tell
 from .collector import paused_collection
 from .frame_input import NOTHING, ONE_OPERATION, FrameInput, forget_frames
 from .history import History
@@ -353,6 +354,7 @@ def run_attempt(frame: SymbolicFrame, backend: Any) -> Captured:
     captured.seconds["total"] = time.perf_counter() - started
     if captured.graph is not None:
         frame.options.observe("captured", captured.graph)
+        tell("captured", captured.graph)
     return captured
 
 

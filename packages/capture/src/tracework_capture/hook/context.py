@@ -14,7 +14,7 @@ import sys
 import threading
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -45,6 +45,7 @@ from ..plan import Learnt
 from ..signals import defer_signal_errors, let_through
 from ..trace_policy import disabled_inside, is_disabled
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
+from ..watchers import tell
 from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet
@@ -91,6 +92,21 @@ def _capture_frame() -> Callable[..., Captured]:
     return capture_frame
 
 
+_Kept = TypeVar("_Kept")
+
+
+class Record(collections.deque[_Kept]):
+    """The last of what happened to a callback's frames; those who watch are told of each."""
+
+    def __init__(self, event: str) -> None:
+        super().__init__(maxlen=_REMEMBERED)
+        self._event = event
+
+    def append(self, what: _Kept) -> None:
+        super().append(what)
+        tell(self._event, what)
+
+
 class FrameCallback:
     """What the evaluator asks for frames without a fitting entry; owns the entries that it makes."""
 
@@ -112,9 +128,9 @@ class FrameCallback:
         self.dynamic_code = DynamicCode()
         self.siblings: dict[int, FrameCallback] = {}
         self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)
-        self.recompiles: collections.deque[Recompile] = collections.deque(maxlen=_REMEMBERED)
-        self.breaks: collections.deque[Break] = collections.deque(maxlen=_REMEMBERED)
+        self.skipped = Record[PlainFrame]("plain")
+        self.recompiles = Record[Recompile]("recompile")
+        self.breaks = Record[Break]("break")
         self.compiling = threading.RLock()
         _callbacks.add(self)
 

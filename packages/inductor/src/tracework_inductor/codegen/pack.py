@@ -14,19 +14,21 @@ from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
 from ..schedule.operators import operators_of
 from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
-from .traffic import traffic
+from .steps import step_notes
 
 
 def pack(
     plan: KernelPlan,
     host_source: str,
     host_lines: Sequence[Line],
+    spans: Sequence[tuple[int, int]],
     kernels: Sequence[Any],
     functions: Mapping[str, str],
     places: Sequence[str],
     key: str,
 ) -> Artifact:
-    """All facts about a compiled graph in one storable value. functions: kernel of the plan -> its function; places: of the graph's calls."""
+    """All facts about a compiled graph in one storable value. spans: which of the lines are each kernel's; functions: kernel of the plan ->
+    its function; places: of the graph's calls."""
     program = plan.program
     told = {line.given for line in host_lines if isinstance(line, Number)}
     devices = {str(b.layout.device) for name, b in program.buffers.items() if name not in told}
@@ -53,7 +55,7 @@ def pack(
             "fallbacks": [list(f) for f in program.fallbacks],
             "kernels": len(plan.kernels),
             **_choices(plan, functions),
-            "traffic": {functions[k.name]: traffic(k) for k in plan.kernels if not isinstance(k, ExternKernel)},
+            **step_notes(plan, functions, places, host_lines, spans),
         },
     )
 

@@ -1,30 +1,41 @@
 """What a kernel moves and computes, where its sizes say so: bytes of memory and operations on floats."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..ir.body import Instruction, LoopBody
 from ..ir.index import Expr, Size, product
 from ..ir.scalar_ops import COLUMNS, SCALAR_OPS
-from ..schedule.plan import CoreKernel, KernelBatch, LoopKernel
+from ..schedule.plan import CoreKernel, ExternKernel, Kernel, KernelBatch, LoopKernel
+from .library_work import core_flops, library_bytes, library_flops
 
 __all__ = ["traffic"]
 
 
-def traffic(kernel: LoopKernel | CoreKernel | KernelBatch) -> dict[str, int | str]:
+def traffic(kernel: Kernel, buffers: Mapping[str, Any]) -> dict[str, int | str | None]:
     """bytes: of the memory that it reads and that it writes, each element once, those at computed places as often as they are touched;
-    flops: one for each operation with a float for a result, two for each term of a product (not there for a core). Numbers, or texts over sizes."""
+    flops: one for each operation with a float for a result, two for each term of a product (of a core, and of the library, its products
+    alone; None for an operator of the library that no rule knows). Numbers, or texts over sizes."""
+    if isinstance(kernel, ExternKernel):
+        flops = library_flops(kernel.node, buffers)
+        return {"bytes": _extent(library_bytes(kernel.node, buffers)), "flops": None if flops is None else _extent(flops)}
     parts = kernel.parts if isinstance(kernel, KernelBatch) else (kernel,)
     found: dict[str, Size] = {}
     for part in parts:
         for name, count in _of_one(part).items():
             found[name] = found.get(name, 0) + count
-    return {name: str(count) if isinstance(count, Expr) else int(count) for name, count in found.items()}
+    return {name: _extent(count) for name, count in found.items()}
+
+
+def _extent(count: Size) -> int | str:
+    return str(count) if isinstance(count, Expr) else int(count)
 
 
 def _of_one(kernel: LoopKernel | CoreKernel) -> Mapping[str, Size]:
     if isinstance(kernel, CoreKernel):
         views = [view for view in (*kernel.node.operands, *kernel.node.results) if view is not None]
-        return {"bytes": sum((product(v.sizes) * kernel.layouts[v.buffer].dtype.itemsize for v in views), start=0)}
+        moved_bytes = sum((product(v.sizes) * kernel.layouts[v.buffer].dtype.itemsize for v in views), start=0)
+        return {"bytes": moved_bytes, "flops": core_flops(kernel.node.core, [o for o in kernel.node.operands if o is not None])}
     points = product([axis.size for axis in kernel.axes])
     steps = points * product([axis.size for axis in kernel.reduction_axes])
     moved: dict[tuple[str, str], Size] = {}

@@ -13,6 +13,9 @@ from .scalar_ops import IN_BITS
 IN_PARTS: Mapping[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 """Complex dtypes whose memory loops read and write, and the dtype of the parts."""
 
+FOLDED = "folded"
+"""Of a node's meta: the origins of others that it computes, too, where a pass has folded them into it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class BufferLayout:

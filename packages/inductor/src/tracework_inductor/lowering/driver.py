@@ -16,7 +16,7 @@ from tracework_primops.passes.edits import memory_of, writes
 
 from ..errors import InductorError, LoweringError
 from ..ir.body import Axis, IndexCheck, LoopBody, Ref
-from ..ir.buffer import Buffer, BufferLayout, BufferView, ExternNode, LoopNode
+from ..ir.buffer import FOLDED, Buffer, BufferLayout, BufferView, ExternNode, LoopNode
 from ..ir.handlers import Recorder
 from ..ir.index import Expr, Size, constant_product, contiguous_strides, dot, flatten, same, same_all, simplify, symbol
 from ..ir.index import stride as step_along
@@ -110,8 +110,12 @@ class Lowering:
         self.nodes.append(node)
 
     def origins(self) -> tuple[str, ...]:
-        """Of the node being lowered."""
-        return (str(self.origin),) if self.origin else ()
+        """Of the node being lowered, and of those that a pass has folded into it."""
+        if not self.origin:
+            return ()
+        own = self.node is not None and self.node.meta.get("origin") == self.origin
+        folded = self.node.meta.get(FOLDED, ()) if own else ()
+        return tuple(dict.fromkeys((*folded, str(self.origin))))
 
     # realising
 

@@ -16,6 +16,7 @@ import torch
 from tracework_primops import Kind, Op, PrimGraph, Tag
 
 from .. import _torch
+from ..ir.buffer import FOLDED
 from ..lowering.layout import ImageLayouts
 from .static_values import MAX_TEXT, Derivation, erase_with_operands, static_inputs
 
@@ -71,6 +72,7 @@ def _rewrite(graph: Any, node: Any, static: set[str]) -> None:
         args = (x, other, tuple(derived.sources), make, activation, node.name, *settings)
         new = graph.call_function(PACKED, args)
     new.meta.update(end.meta)
+    new.meta[FOLDED] = tuple(str(each.meta["origin"]) for each in (node, folded.end) if each.meta.get("origin"))
     end.replace_all_uses_with(new)
     erase_with_operands(end)
 

@@ -7,6 +7,7 @@ import torch
 from tracework_runtime.cudagraph.facts import why_unrecordable
 
 from ..ir.buffer import BufferLayout, BufferView, ExternNode
+from ..ir.cores import PACKED_CALLS
 from ..ir.index import Expr
 from .graph import alias_root
 from .plan import Program
@@ -15,7 +16,10 @@ _OPERATOR = re.compile(r"(?:torch\.ops\.(\w+)|\b(prims)|\btorch)\.(\w+)")
 
 
 def operators_of(program: Program, node: ExternNode) -> tuple[str, ...]:
-    """What a library call runs, as "aten::mm"."""
+    """What a library call runs, as "aten::mm"; with packed weights, as "packed_linear"."""
+    packed = next((start for start in PACKED_CALLS if node.target.startswith(start)), None)
+    if packed is not None:
+        return (packed[:-1],)
     found = _OPERATOR.search(node.target)
     name = node.target if found is None else f"{found[1] or found[2] or 'aten'}::{found[3]}"
     return (name, "aten::nonzero") if any(_has_mask(program, arg) for arg in node.args) else (name,)

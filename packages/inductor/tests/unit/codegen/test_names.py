@@ -91,12 +91,13 @@ def test_bytes_and_operations(case, device):
     program, moved, flops = TRAFFIC[case]
     artifact = compiled(program, ["f"] * 2, device)
     (kernel,) = artifact.kernels
-    assert artifact.notes["traffic"] == {kernel.name: {"bytes": moved, "flops": flops}}
+    (step,) = artifact.notes["steps"]
+    assert (step["name"], step["bytes"], step["flops"]) == (kernel.name, moved, flops)
     assert f"#   bytes {moved}, flops {flops}\n" in artifact.text()
     assert Artifact.from_bytes(artifact.to_bytes()) == artifact
 
 
 def test_bytes_of_open_sizes():
     n = SymbolTable().new(8, "n", 2, None)
-    (traffic,) = compiled(chain, ["add", "exp"], sizes=(n, 8)).notes["traffic"].values()
-    assert {name: eval(text, {"n": 5, "s0": 5}) for name, text in traffic.items()} == {"bytes": 3 * 40 * 4, "flops": 80}
+    (step,) = compiled(chain, ["add", "exp"], sizes=(n, 8)).notes["steps"]
+    assert [eval(step[name], {"n": 5, "s0": 5}) for name in ("bytes", "flops")] == [3 * 40 * 4, 80]

@@ -74,20 +74,25 @@ class NotInterpreted(Exception):
     """A kernel that the interpreter cannot call; the host program runs as Python."""
 
 
-def host_program(artifact: Artifact, namespace: dict[str, Any]) -> Callable[[list[Any]], tuple[Any, ...]]:
+def host_program(
+    artifact: Artifact, namespace: dict[str, Any], watched: frozenset[int] = frozenset()
+) -> Callable[[list[Any]], tuple[Any, ...]]:
     """`call(args)` of an artifact with host_lines.
 
-    namespace: the globals of its host_source, with its kernels. Raises NotInterpreted, and ArtifactError for lines that make no program.
+    namespace: the globals of its host_source, with its kernels. watched: the numbers of lines, with which `line_begins` and `line_ends` of the
+    namespace are called around them. Raises NotInterpreted, and ArtifactError for lines that make no program.
     """
     kernels = {kernel.name: kernel for kernel in artifact.kernels}
-    return _Assembler(kernels, namespace, artifact.key).assemble(artifact.host_lines)
+    return _Assembler(kernels, namespace, artifact.key, watched).assemble(artifact.host_lines)
 
 
 class _Assembler:
     """Makes one program."""
 
-    def __init__(self, kernels: Mapping[str, KernelSource], namespace: dict[str, Any], key: str) -> None:
-        self._kernels, self._namespace, self._key = kernels, namespace, key
+    def __init__(
+        self, kernels: Mapping[str, KernelSource], namespace: dict[str, Any], key: str, watched: frozenset[int] = frozenset()
+    ) -> None:
+        self._kernels, self._namespace, self._key, self._watched = kernels, namespace, key, watched
         self._registers: dict[str, int] = {}
         self._live: set[str] = set()
         self._symbols: list[str] = []
@@ -110,8 +115,13 @@ class _Assembler:
             self._write(name)
         rest = self._bind(lines[1:])
         self._settle_after = len(self._code)
-        for line in rest:
-            self._line(line)
+        for number, line in enumerate(rest, len(lines) - len(rest)):
+            if number in self._watched:
+                self._python([f"line_begins({number})"], (), ())
+                self._line(line)
+                self._python([f"line_ends({number})"], (), ())
+            else:
+                self._line(line)
         settle = self._function(self._symbols, [f"return ({_items(self._numbers)}), ({_items(map(_shape, self._shapes))})"])
         functions = self._compiled()
         code = tuple((kind, functions[f] if isinstance(f, str) else f, *others) for kind, f, *others in self._code)
@@ -289,7 +299,7 @@ class _Assembler:
 
     def _compiled(self) -> dict[str, Any]:
         source = "\n\n".join(self._functions)
-        file = host_name(self._key, " lines")
+        file = host_name(self._key, " watched lines" if self._watched else " lines")
         linecache.cache[file] = (len(source), None, source.splitlines(True), file)
         made: dict[str, Any] = {}
         exec(compile(source, file, "exec"), self._namespace, made)

@@ -51,12 +51,16 @@ DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex6
 
 @dataclasses.dataclass(frozen=True)
 class HostProgram:
-    """Lines, globals by name, the tensors over the workspace, each as text, and the kind of the workspace's device."""
+    """Lines, globals by name, the tensors over the workspace, each as text, and the kind of the workspace's device.
+
+    spans: of each kernel of the plan, the first of the lines that are its, and the one behind the last.
+    """
 
     lines: tuple[Line, ...]
     globals: Mapping[str, str]
     windows: tuple[str, ...]
     device: str
+    spans: tuple[tuple[int, int], ...]
 
 
 def host_program(plan: KernelPlan, function_names: Mapping[str, str]) -> HostProgram:
@@ -93,11 +97,14 @@ class _Builder:
             self.lines.append(Take(self.workspace.size))
             self.names |= {WORK, "views"}
         ended = ended_inputs(self.program, self.plan.kernels)
+        spans = []
         for n, (kernel, step) in enumerate(zip(self.plan.kernels, self.plan.memory.steps, strict=True)):
+            first = len(self.lines)
             if isinstance(kernel, ExternKernel):
                 self._extern(kernel, step)
             else:
                 self._loop_kernel(kernel, step)
+            spans.append((first, len(self.lines)))
             self._free(step)
             if n in ended:
                 self.lines.append(Free(tuple(ended[n])))
@@ -108,7 +115,7 @@ class _Builder:
         values = tuple(map(self._output, self.program.outputs))
         self.lines.append(Return(values, self._reads(*values)))
         device = next((self.program.buffers[name].layout.device.type for name in self.workspace.offsets), "cpu")
-        return HostProgram(tuple(self.lines), self.globals, tuple(self.windows), device)
+        return HostProgram(tuple(self.lines), self.globals, tuple(self.windows), device, tuple(spans))
 
     def _reads(self, *texts: str) -> tuple[str, ...]:
         """The names of the program that texts mention."""

@@ -1,0 +1,102 @@
+"""report(): what one call, or a block of a program, was compiled to."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import NotCallable
+from ..explanation import uncompiled_form
+from . import page, text
+from .document import document
+from .recorder import Recorder
+
+CALLS = 20
+SECONDS = 2.0
+"""A function that is profiled is called so often, or for so long, after the call that compiles it."""
+
+
+class Report:
+    """What was compiled. Printed, it is ten lines; json() is plain data, save() writes one page.
+
+    A context manager, too: it sees what is compiled in its block, and writes the page at its end where it has a file.
+    """
+
+    def __init__(self, what: str, file: str | os.PathLike[str] | None = None, profile: bool = False) -> None:
+        self.result: Any = None
+        self._what, self._file = what, Path(file) if file is not None else None
+        self._recorder = Recorder(profile)
+        self._found: dict[str, Any] | None = None
+
+    def __enter__(self) -> Report:
+        self._found = None
+        self._recorder.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None:
+        self._recorder.stop()
+        if self._file is not None:
+            self.save(self._file)
+
+    def json(self) -> dict[str, Any]:
+        """Plain data of a stable schema, which docs/guides/reports.md describes."""
+        if self._found is None:
+            self._found = document(self._recorder, self._what)
+        return self._found
+
+    def save(self, file: str | os.PathLike[str]) -> Path:
+        """Writes the page; a name that ends in .json gets the data instead."""
+        path = Path(file)
+        found = self.json()
+        path.write_text(json.dumps(found, indent=1) if path.suffix == ".json" else page.page(found), encoding="utf-8")
+        self._file = path
+        return path
+
+    def __str__(self) -> str:
+        return "\n".join(text.ten_lines(self.json(), str(self._file) if self._file is not None else ""))
+
+
+def report(target: Any = None, *, profile: bool = False, **arguments: Any) -> Any:
+    """Says what was compiled, and to what.
+
+    `report(f)(*args)` compiles f afresh, calls it and gives a Report. `with report("file.html") as found:` gives one of all that is compiled
+    in the block, and writes the page at its end; without a file nothing is written.
+
+    Args:
+        target: a function, method or nn.Module, or the name of a file.
+        profile: time each kernel and library call, and measure what the machine can do. What is compiled then is slower, by a microsecond or
+            so for each of them, also after the block, and is not recorded as a CUDA graph; `report(f, profile=True)` calls f up to twenty times.
+        arguments: compile()'s, with which f is compiled.
+
+    Raises NotCallable for another target.
+    """
+    if target is None or isinstance(target, (str, os.PathLike)):
+        if arguments:
+            raise NotCallable(f"report() of a block takes profile= alone, not {', '.join(arguments)}, which are for a function.")
+        return Report(str(target or "a block"), target, profile)
+    if not callable(target):
+        raise NotCallable(f"report() takes a function, method, nn.Module or file, not {type(target).__name__}: {target!r}.")
+    return _of_calls(target, profile, arguments)
+
+
+def _of_calls(target: Callable[..., Any], profile: bool, arguments: dict[str, Any]) -> Callable[..., Report]:
+    def run(*args: Any, **kwargs: Any) -> Report:
+        from ..api import compile  # which imports what captures
+
+        made = Report(getattr(target, "__qualname__", type(target).__qualname__), profile=profile)
+        call = compile(uncompiled_form(target), **arguments, observe=lambda stage, product: None)
+        with made:
+            made.result = call(*args, **kwargs)
+            until = time.perf_counter() + SECONDS
+            for _ in range(CALLS if profile else 0):
+                call(*args, **kwargs)
+                if time.perf_counter() > until:
+                    break
+        return made
+
+    return run

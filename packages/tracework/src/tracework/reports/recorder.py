@@ -1,0 +1,99 @@
+"""Recorder: keeps what a report is made of while programs are compiled and run; nothing is worked out before somebody asks."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import tracework_capture as capture
+import tracework_runtime as runtime
+
+from .. import activity
+from ..observe import watched
+
+
+@dataclass
+class Compiled:
+    """A functional graph and what was made of it. times: of its steps, where it is measured."""
+
+    function: str
+    role: str
+    graph: torch.fx.GraphModule
+    symbols: Any
+    prims: Any = None
+    artifact: Any = None
+    times: runtime.StepTimes | None = None
+
+
+@dataclass
+class Recorder:
+    """Everything that capture and the later stages tell between start() and stop().
+
+    profile: the launches and calls of each graph are timed one by one, and are ranges in torch's profiler; nothing is recorded as a CUDA
+    graph then.
+    """
+
+    profile: bool = False
+    captured: list[Any] = field(default_factory=list)
+    breaks: list[Any] = field(default_factory=list)
+    plain: list[Any] = field(default_factory=list)
+    recompiles: list[Any] = field(default_factory=list)
+    uncompiled: list[Any] = field(default_factory=list)
+    compiled: list[Compiled] = field(default_factory=list)
+    spans: list[activity.Span] = field(default_factory=list)
+    _backwards: list[tuple[torch.fx.GraphModule, str]] = field(default_factory=list)
+    _now: threading.local = field(default_factory=threading.local)
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def start(self) -> None:
+        """Begins to listen."""
+        for each in (capture.watched(self._of_capture), watched(self), activity.watched(self.spans.append)):
+            self._stack.enter_context(each)
+
+    def stop(self) -> None:
+        """Ends it. What runs watched goes on being timed."""
+        self._stack.close()
+
+    def _of_capture(self, event: str, what: Any) -> None:
+        kept = {
+            "captured": self.captured,
+            "break": self.breaks,
+            "plain": self.plain,
+            "recompile": self.recompiles,
+            "uncompiled": self.uncompiled,
+        }[event]
+        if event == "captured" or what not in kept:
+            kept.append(what)
+
+    def product(self, stage: str, product: Any) -> None:
+        """As a watcher of products."""
+        own = self.current()
+        if stage == "graph":
+            graph, spec = product
+            function = next((name for known, name in self._backwards if known is graph), activity.compiling())
+            self._now.compiled = Compiled(function, spec.role, graph, spec.symbols)
+            self.compiled.append(self._now.compiled)
+        elif stage == "aotautograd":
+            self._backwards += [(each.graph, activity.compiling()) for each in getattr(product, "backwards", ())]
+        elif stage == "primops" and own is not None and own.prims is None:
+            own.prims = product
+        elif stage == "runtime" and own is not None:
+            own.artifact = product.artifact
+
+    def loaded(self, compiled: Any) -> Any:
+        """The same function, or one whose steps are timed."""
+        own = self.current()
+        if not self.profile or own is None:
+            return compiled
+        on_gpu = any(device.startswith("cuda") for device in compiled.artifact.devices)
+        times = runtime.StepTimes(on_gpu, runtime.Ranges.of(compiled.artifact, f"{own.role} of {own.function}"))
+        made = runtime.watched(compiled, times)
+        own.times = times if made is not compiled else None
+        return made
+
+    def current(self) -> Compiled | None:
+        """What this thread is compiling."""
+        return getattr(self._now, "compiled", None)

@@ -1,0 +1,80 @@
+"""TRACEWORK_TRACE: a file of events for each process, a line of JSON each, whose rows are those of a report's data."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+import tracework_capture as capture
+
+from .. import activity, observe
+from .._version import __version__
+from ..errors import InvalidArgument
+from . import document
+from .recorder import Recorder
+
+SCHEMA, VERSION = "tracework.trace", 1
+_begun: dict[str, contextlib.ExitStack] = {}
+"""Folder -> what listens for it until the process ends."""
+
+
+class Trace:
+    """Writes an event as soon as it is known. Each has "event" and "time", in seconds since 1970."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file, self._lock, self._graphs = file, threading.Lock(), 0
+        self._recorder = Recorder()
+        versions = {"tracework": __version__, "torch": torch.__version__, "python": sys.version.split()[0]}
+        self._write("start", schema=SCHEMA, version=VERSION, versions=versions, arguments=sys.argv, process=os.getpid())
+
+    def of_capture(self, event: str, what: Any) -> None:
+        """As a watcher of capture."""
+        if event == "captured":
+            self._write("graph", **document.graph_row(self._graphs, what))
+            self._graphs += 1
+        else:
+            self._write(event, **document.ROWS[event](what))
+
+    def product(self, stage: str, product: Any) -> None:
+        """As a watcher of products: one event for each graph, when it is loaded."""
+        self._recorder.product(stage, product)
+        own = self._recorder.current()
+        if stage == "runtime" and own is not None:
+            self._write("compiled", **document.compiled_row(own, document.files_of([own])))
+            self._recorder.compiled.clear()  # it is written: a long run keeps nothing
+
+    def loaded(self, compiled: Any) -> Any:
+        """As a watcher: the same."""
+        return compiled
+
+    def ended(self, span: activity.Span) -> None:
+        """As a watcher of stages."""
+        self._write("stage", stage=span.stage, of=span.what, seconds=span.seconds, own_seconds=span.own, thread=span.thread)
+
+    def _write(self, event: str, **fields: Any) -> None:
+        line = json.dumps({"event": event, "time": time.time(), **fields}, default=str)
+        with self._lock:
+            self._file.write(line + "\n")
+            self._file.flush()
+
+
+def begin(folder: str) -> None:
+    """From now on this process writes its events below `folder`. Raises InvalidArgument where it cannot be written."""
+    if folder in _begun:
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        file = Path(folder, f"tracework-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.jsonl").open("a", encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgument(f"TRACEWORK_TRACE: {error}. Give a folder that can be written.") from error
+    trace = Trace(file)
+    stack = _begun[folder] = contextlib.ExitStack()
+    for each in (capture.watched(trace.of_capture), observe.watched(trace), activity.watched(trace.ended)):
+        stack.enter_context(each)
