@@ -110,12 +110,8 @@ class Lowering:
         self.nodes.append(node)
 
     def origins(self) -> tuple[str, ...]:
-        """Of the node being lowered, and of those that a pass has folded into it."""
-        if not self.origin:
-            return ()
-        own = self.node is not None and self.node.meta.get("origin") == self.origin
-        folded = self.node.meta.get(FOLDED, ()) if own else ()
-        return tuple(dict.fromkeys((*folded, str(self.origin))))
+        """Of the node being lowered."""
+        return (str(self.origin),) if self.origin else ()
 
     # realising
 
@@ -439,7 +435,7 @@ class Lowering:
             device,
             tuple_result,
             out_form,
-            self.origins(),
+            tuple(dict.fromkeys((*(self.node.meta.get(FOLDED, ()) if self.node is not None else ()), *self.origins()))),
             mutates,
             reason,
         )

@@ -37,7 +37,7 @@ def _template() -> Any:
         "duration": text.duration,
         "deflated": deflated,
     }
-    environment.globals |= {"share": text.share, "place": text.place, "chart": chart, "picture": picture, "largest": _largest}
+    environment.globals |= {"share": text.share, "place": text.place, "chart": chart, "picture": picture, "largest": _largest, "lines_of": _lines}
     return environment.get_template("page.html")
 
 
@@ -105,6 +105,15 @@ def chart(ours: Sequence[int], others: Sequence[int]) -> str:
         lines.append(f'<polyline class="{name}" points="{" ".join(points)}"/>')
     label = f"bytes alive: at most {text.size(max(ours, default=0))}, one by one {text.size(max(others, default=0))}"
     return f'<svg class="chart" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" aria-label="{label}">{"".join(lines)}</svg>'
+
+
+def _lines(step: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The program's lines that a step computes, each once, with all operators that it computes of them."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for line in step["lines"]:
+        known = found.setdefault((line["file"], line["line"]), {**line, "operators": []})
+        known["operators"].append(line["operator"])
+    return list(found.values())
 
 
 def _largest(steps: Sequence[Mapping[str, Any]], key: str = "us") -> list[Mapping[str, Any]]:
