@@ -1,4 +1,7 @@
-"""report(): what one call, or a block of a program, was compiled to."""
+"""report(): what one call, or a block of a program, was compiled to.
+
+It is imported with the front door: what sees, makes and shows a report is imported when there is one.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,6 @@ from typing import Any
 
 from ..errors import NotCallable
 from ..explanation import uncompiled_form
-from . import page, text
-from .document import document
-from .recorder import Recorder
 
 CALLS = 20
 SECONDS = 2.0
@@ -28,6 +28,8 @@ class Report:
     """
 
     def __init__(self, what: str, file: str | os.PathLike[str] | None = None, profile: bool = False) -> None:
+        from .recorder import Recorder
+
         self.result: Any = None
         self._what, self._file = what, Path(file) if file is not None else None
         self._recorder = Recorder(profile)
@@ -45,20 +47,26 @@ class Report:
 
     def json(self) -> dict[str, Any]:
         """Plain data of a stable schema, which docs/guides/reports.md describes."""
+        from .document import document
+
         if self._found is None:
             self._found = document(self._recorder, self._what)
         return self._found
 
     def save(self, file: str | os.PathLike[str]) -> Path:
         """Writes the page; a name that ends in .json gets the data instead."""
+        from .page import page
+
         path = Path(file)
         found = self.json()
-        path.write_text(json.dumps(found, indent=1) if path.suffix == ".json" else page.page(found), encoding="utf-8")
+        path.write_text(json.dumps(found, indent=1) if path.suffix == ".json" else page(found), encoding="utf-8")
         self._file = path
         return path
 
     def __str__(self) -> str:
-        return "\n".join(text.ten_lines(self.json(), str(self._file) if self._file is not None else ""))
+        from .text import ten_lines
+
+        return "\n".join(ten_lines(self.json(), str(self._file) if self._file is not None else ""))
 
 
 def report(target: Any = None, *, profile: bool = False, **arguments: Any) -> Any:

@@ -37,7 +37,14 @@ def _template() -> Any:
         "duration": text.duration,
         "deflated": deflated,
     }
-    environment.globals |= {"share": text.share, "place": text.place, "chart": chart, "picture": picture, "largest": _largest, "lines_of": _lines}
+    environment.globals |= {
+        "share": text.share,
+        "place": text.place,
+        "chart": chart,
+        "picture": picture,
+        "largest": _largest,
+        "lines_of": _lines,
+    }
     return environment.get_template("page.html")
 
 
