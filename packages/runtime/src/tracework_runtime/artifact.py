@@ -162,7 +162,7 @@ class Artifact:
         for origin in step["origins"]:
             at = self.notes["origins"][origin]
             found.update(dict.fromkeys([at] if isinstance(at, str) else [known[n] for n in at if n in known]))
-        return list(found or self.places.get(step["key"], ()))
+        return list(found) or list(self.places.get(step["key"], {}))
 
     @functools.cached_property
     def _places_by_number(self) -> dict[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import statistics
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -36,18 +37,33 @@ class Watch(Protocol):
         """The same one has been launched, or has returned."""
 
 
+class _OpenRanges(threading.local):
+    """A thread's, of the call that it is in."""
+
+    def __init__(self) -> None:
+        self.ranges: list[Any] = []
+
+
+class _Spans(threading.local):
+    """A thread's: line, begin and end, of the call that it is in."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[int, Any, Any]] = []
+        self.begun: Any = None
+
+
 class Ranges:
     """A range for the call and one for each line while torch's profiler, or its emit_nvtx, is on."""
 
     def __init__(self, name: str, names: Mapping[int, str]) -> None:
         """names: of lines."""
         self._name, self._names = name, names
-        self._open: list[Any] = []
+        self._thread = _OpenRanges()
 
     @classmethod
     def of(cls, artifact: Any, name: str) -> Ranges:
         """With the names of an artifact's kernels and library calls, and the first line of the program that each computes."""
-        names = {}
+        names: dict[int, str] = {}
         for step in artifact.notes.get("steps", ()):
             place = next(iter(artifact.places_of(step)), "").partition(" ")[0].rpartition("/")[2]
             names |= dict.fromkeys(step["lines"], f"{step['name']} ({place})" if place else step["name"])
@@ -56,24 +72,27 @@ class Ranges:
     def call(self, run: Call, inputs: list[Any]) -> tuple[Any, ...]:
         if not _torch.profiler_enabled():
             return run(inputs)
+        own = self._thread
+        around, own.ranges = own.ranges, []
         with torch.profiler.record_function(self._name):
             try:
                 return run(inputs)
             finally:
                 self._close()  # of the line that raised
+                own.ranges = around
 
     def line_begins(self, line: int) -> None:
         if _torch.profiler_enabled():
             entered = torch.profiler.record_function(self._names.get(line, self._name))
             entered.__enter__()
-            self._open.append(entered)
+            self._thread.ranges.append(entered)
 
     def line_ends(self, line: int) -> None:
         self._close()
 
     def _close(self) -> None:
-        while self._open:
-            self._open.pop().__exit__(None, None, None)
+        while self._thread.ranges:
+            self._thread.ranges.pop().__exit__(None, None, None)
 
 
 class StepTimes:
@@ -85,26 +104,30 @@ class StepTimes:
     def __init__(self, on_gpu: bool, after: Watch) -> None:
         self._on_gpu, self._after = on_gpu, after
         self._calls: collections.deque[tuple[Any, list[tuple[int, Any, Any]]]] = collections.deque(maxlen=CALLS)
-        self._spans: list[tuple[int, Any, Any]] = []
-        self._begun: Any = None
+        self._thread = _Spans()
         self._host = 1e-3
 
     def call(self, run: Call, inputs: list[Any]) -> tuple[Any, ...]:
-        self._spans = []
+        own = self._thread
+        around, own.known = own.known, []
         if self._on_gpu:
             _torch.keep_busy(int(_CYCLES * min(2e3 * self._host, _LONGEST_WAIT)))
         begun, started = self._now(), time.perf_counter()
-        result = self._after.call(run, inputs)
-        self._host = time.perf_counter() - started
-        self._calls.append(((begun, self._now()), self._spans))
-        return result
+        try:
+            result = self._after.call(run, inputs)
+            self._host = time.perf_counter() - started
+            self._calls.append(((begun, self._now()), own.known))
+            return result
+        finally:
+            own.known = around
 
     def line_begins(self, line: int) -> None:
         self._after.line_begins(line)
-        self._begun = self._now()
+        self._thread.begun = self._now()
 
     def line_ends(self, line: int) -> None:
-        self._spans.append((line, self._begun, self._now()))
+        ended = self._now()
+        self._thread.known.append((line, self._thread.begun, ended))
         self._after.line_ends(line)
 
     def _now(self) -> Any:

@@ -1,5 +1,6 @@
 """What sees the launches and calls of a host program: nothing changes for them, and times and ranges are those of the lines."""
 
+import threading
 import time
 
 import pytest
@@ -51,6 +52,26 @@ def test_a_line_that_raises_leaves_no_range_open():
         with pytest.raises(ZeroDivisionError):
             call([torch.zeros(2)])
     assert {event.key for event in found.key_averages()} >= {"graph", "first"}
+
+
+def test_a_call_within_a_call_and_calls_of_threads():
+    times = StepTimes(False, Ranges("graph", NAMES))
+    depth = threading.local()
+
+    def work(x):
+        depth.n = getattr(depth, "n", 0) + 1
+        inner = call([x])[0] if depth.n < 3 else x + 1
+        depth.n -= 1
+        return inner
+
+    call = watched(compiled(work), times)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        threads = [threading.Thread(target=call, args=([torch.zeros(2)],)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert times.calls >= 4 and all(len(spans) == 2 for _, spans in times._calls)
 
 
 def test_a_function_without_lines_is_left_as_it_is():
