@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .errors import CompileError, InvalidArgument, MissingCompiler, MixedDevices, NotCallable, TraceworkError, UnknownName
     from .explanation import explain
     from .options import list_mode_options, list_options
-    from .reports.front import report
+    from .reporting import report
 
 __all__ = [
     "CompileError",
@@ -55,7 +55,7 @@ __all__ = [
 HOMES: Mapping[str, str] = {
     "UncompiledWarning": "tracework_capture",
     "explain": ".explanation",
-    "report": ".reports.front",
+    "report": ".reporting",
     "replace_torch_compile": ".drop_in",
     **dict.fromkeys(("compile", "compile_in_place"), ".api"),
     **dict.fromkeys(("list_mode_options", "list_options"), ".options"),

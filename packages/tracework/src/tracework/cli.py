@@ -55,8 +55,8 @@ def report(
     profile: Annotated[bool, typer.Option(help="time each kernel, and measure what the machine can do")] = False,
 ) -> None:
     """Runs a program with torch.compile replaced, and writes what was compiled, and to what, as one page."""
-    from .reports.front import Report
-    from .reports.script import run_script
+    from .reporting import Report
+    from .script import run_script
 
     found = Report(" ".join(program), output, profile)
     try:
@@ -75,7 +75,7 @@ def profile_command(
     """Runs a program with torch.compile replaced, and draws the time that its compilation took, by function and stage."""
     from .reports.compile_time import drawn, perfetto
     from .reports.recorder import Recorder
-    from .reports.script import run_script
+    from .script import run_script
 
     recorder = Recorder()
     recorder.start()

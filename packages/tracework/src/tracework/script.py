@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..drop_in import replace_torch_compile
+from .drop_in import replace_torch_compile
 
 
 def run_script(program: Sequence[str]) -> int:

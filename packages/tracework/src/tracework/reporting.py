@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import NotCallable
-from ..explanation import uncompiled_form
+from . import api
+from .errors import NotCallable
+from .explanation import uncompiled_form
 
 CALLS = 20
 SECONDS = 2.0
@@ -28,7 +29,7 @@ class Report:
     """
 
     def __init__(self, what: str, file: str | os.PathLike[str] | None = None, profile: bool = False) -> None:
-        from .recorder import Recorder
+        from .reports.recorder import Recorder
 
         self.result: Any = None
         self._what, self._file = what, Path(file) if file is not None else None
@@ -47,7 +48,7 @@ class Report:
 
     def json(self) -> dict[str, Any]:
         """Plain data of a stable schema, which docs/guides/reports.md describes."""
-        from .document import document
+        from .reports.document import document
 
         if self._found is None:
             self._found = document(self._recorder, self._what)
@@ -55,7 +56,7 @@ class Report:
 
     def save(self, file: str | os.PathLike[str]) -> Path:
         """Writes the page; a name that ends in .json gets the data instead."""
-        from .page import page
+        from .reports.page import page
 
         path = Path(file)
         found = self.json()
@@ -64,7 +65,7 @@ class Report:
         return path
 
     def __str__(self) -> str:
-        from .text import ten_lines
+        from .reports.text import ten_lines
 
         return "\n".join(ten_lines(self.json(), str(self._file) if self._file is not None else ""))
 
@@ -94,10 +95,8 @@ def report(target: Any = None, *, profile: bool = False, **arguments: Any) -> An
 
 def _of_calls(target: Callable[..., Any], profile: bool, arguments: dict[str, Any]) -> Callable[..., Report]:
     def run(*args: Any, **kwargs: Any) -> Report:
-        from ..api import compile  # which imports what captures
-
         made = Report(getattr(target, "__qualname__", type(target).__qualname__), profile=profile)
-        call = compile(uncompiled_form(target), **arguments, observe=lambda stage, product: None)
+        call = api.compile(uncompiled_form(target), **arguments, observe=lambda stage, product: None)
         with made:
             made.result = call(*args, **kwargs)
             until = time.perf_counter() + SECONDS

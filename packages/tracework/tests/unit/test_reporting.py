@@ -82,7 +82,7 @@ def breaks(x):
 
 
 def masked(text):
-    text = re.sub(r"at \S*test_front.py:\d+", "at FILE", re.sub(r"on .*, torch .*", "on MACHINE", text))
+    text = re.sub(r"at \S*test_reporting.py:\d+", "at FILE", re.sub(r"on .*, torch .*", "on MACHINE", text))
     return re.sub(r"guards: \d+", "guards: N", re.sub(r" \d+\.\d\d(?=,|$| s:)", " N", text))
 
 
