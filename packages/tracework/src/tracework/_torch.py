@@ -11,6 +11,11 @@ from typing import Any
 import torch
 
 
+def release() -> str:
+    """The release of torch, for a reader: nothing is decided by it."""
+    return str(torch.__version__)
+
+
 def with_warnings(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """The same, where algorithms are to be deterministic or to warn: a warning of a kernel goes to Python's `warnings`, as it does from
     torch's functions. Operators that are called by name have it on stderr."""

@@ -27,7 +27,7 @@ SCHEMA = {
     "summary": "graphs operations breaks recompiles uncompiled guards kernels library bytes flops peak_bytes one_by_one_peak_bytes"
     " compile_seconds us limit_us",
     "graphs": "number function file line operations inputs symbols conditions guards guards_by_kind ended text",
-    "compiled": "number function role devices sizes kernels refused fallbacks memory buffers inputs static_inputs outputs us calls limit_us"
+    "compiled": "number function role devices sizes kernels refused unrecorded fallbacks memory buffers inputs static_inputs outputs us calls limit_us"
     " code texts",
     "kernels": "number name kind ops lines bytes flops bytes_of_sizes flops_of_sizes dtype reads writes why_library us limit_us bound",
     "lines": "file line function operator source",
@@ -145,7 +145,7 @@ def test_what_is_neither_a_function_nor_a_file_is_refused():
 
 
 def test_open_sizes_are_counted_for_those_of_the_first_call():
-    found = tracework.report(lambda x: x.exp(), dynamic=True)(torch.ones(6, 5)).json()
+    found = tracework.report(lambda x: x.exp(), dynamic=True, profile=True)(torch.ones(6, 5)).json()
     ((step,),) = [each["kernels"] for each in found["compiled"]]
-    assert step["bytes"] == 2 * 30 * 4 and step["flops"] == 30 and "s" in step["bytes_of_sizes"]
+    assert step["bytes"] == 2 * 30 * 4 and step["flops"] == 30 and "s" in step["bytes_of_sizes"] and step["us"] > 0
     assert found["compiled"][0]["memory"] == {"steps": [120], "one_by_one": [120]}

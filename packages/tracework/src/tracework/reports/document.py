@@ -39,7 +39,7 @@ def document(recorder: Recorder, what: str) -> dict[str, Any]:
         "version": VERSION,
         "what": what,
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "versions": {"tracework": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "versions": {"tracework": __version__, "torch": _torch.release(), "python": platform.python_version()},
         "machine": {"device": devices[0], "name": name_of(devices[0]), **(_machine(machine) if machine is not None else {})},
         "graphs": [graph_row(number, graph) for number, graph in enumerate(recorder.captured)],
         "breaks": [ROWS["break"](each) for each in recorder.breaks],
@@ -211,6 +211,7 @@ def compiled_row(own: Compiled, files: Mapping[str, str]) -> dict[str, Any]:
             {"first": first, "second": second, "rule": rule, "reason": reason, "count": count}
             for first, second, rule, reason, count in notes.get("refused", ())
         ],
+        "unrecorded": list(own.unrecorded),
         "fallbacks": [{"operator": operator, "why": why} for operator, why in notes.get("fallbacks", ())],
         "memory": {
             "steps": _alive(kernels, buffers, notes.get("outputs", ())),

@@ -17,7 +17,7 @@ from ..observe import watched
 
 @dataclass
 class Compiled:
-    """A functional graph and what was made of it. times: of its steps, where it is measured."""
+    """A functional graph and what was made of it. unrecorded: why it is not recorded as one CUDA graph; times: of its steps, where it is measured."""
 
     function: str
     role: str
@@ -25,6 +25,7 @@ class Compiled:
     symbols: Any
     prims: Any = None
     artifact: Any = None
+    unrecorded: tuple[str, ...] = ()
     times: runtime.StepTimes | None = None
 
 
@@ -82,6 +83,8 @@ class Recorder:
             own.prims = product
         elif stage == "runtime" and own is not None:
             own.artifact = product.artifact
+            if any(device.startswith("cuda") for device in own.artifact.devices):
+                own.unrecorded = product.graph_refusals
 
     def loaded(self, compiled: Any) -> Any:
         """The same function, or one whose steps are timed."""

@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-import torch
 import tracework_capture as capture
 
-from .. import activity, observe
+from .. import _torch, activity, observe
 from .._version import __version__
 from ..errors import InvalidArgument
 from . import document
@@ -31,7 +30,7 @@ class Trace:
     def __init__(self, file: TextIO) -> None:
         self._file, self._lock, self._graphs = file, threading.Lock(), 0
         self._recorder = Recorder()
-        versions = {"tracework": __version__, "torch": torch.__version__, "python": sys.version.split()[0]}
+        versions = {"tracework": __version__, "torch": _torch.release(), "python": sys.version.split()[0]}
         self._write("start", schema=SCHEMA, version=VERSION, versions=versions, arguments=sys.argv, process=os.getpid())
 
     def of_capture(self, event: str, what: Any) -> None:
