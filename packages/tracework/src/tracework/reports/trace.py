@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,11 +28,21 @@ _begun: dict[str, contextlib.ExitStack] = {}
 class Trace:
     """Writes an event as soon as it is known. Each has "event" and "time", in seconds since 1970."""
 
-    def __init__(self, file: TextIO) -> None:
-        self._file, self._lock, self._graphs = file, threading.Lock(), 0
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock, self._graphs = folder, threading.RLock(), 0
         self._recorder = Recorder()
+        self._opened()
+
+    def _opened(self) -> TextIO:
+        """The file of this process, which a fork of it has not. Raises OSError."""
+        self._process = os.getpid()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        file = Path(self._folder, f"tracework-{stamp}-{self._process}.jsonl").open("a", encoding="utf-8")
+        self._file: TextIO | None = file
         versions = {"tracework": __version__, "torch": _torch.release(), "python": sys.version.split()[0]}
-        self._write("start", schema=SCHEMA, version=VERSION, versions=versions, arguments=sys.argv, process=os.getpid())
+        self._write("start", schema=SCHEMA, version=VERSION, versions=versions, arguments=sys.argv, process=self._process)
+        return file
 
     def of_capture(self, event: str, what: Any) -> None:
         """As a watcher of capture."""
@@ -60,8 +71,14 @@ class Trace:
     def _write(self, event: str, **fields: Any) -> None:
         line = json.dumps({"event": event, "time": time.time(), **fields}, default=str)
         with self._lock:
-            self._file.write(line + "\n")
-            self._file.flush()
+            try:
+                file = self._file if self._process == os.getpid() else self._opened()
+                if file is not None:
+                    file.write(line + "\n")
+                    file.flush()
+            except OSError as error:  # a full disk is no reason for a program to fail
+                self._file = None
+                warnings.warn(f"TRACEWORK_TRACE: {error}. No more events are written.", RuntimeWarning, stacklevel=2)
 
 
 def begin(folder: str) -> None:
@@ -69,11 +86,9 @@ def begin(folder: str) -> None:
     if folder in _begun:
         return
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        file = Path(folder, f"tracework-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.jsonl").open("a", encoding="utf-8")
+        trace = Trace(Path(folder))
     except OSError as error:
         raise InvalidArgument(f"TRACEWORK_TRACE: {error}. Give a folder that can be written.") from error
-    trace = Trace(file)
     stack = _begun[folder] = contextlib.ExitStack()
     for each in (capture.watched(trace.of_capture), observe.watched(trace), activity.watched(trace.ended)):
         stack.enter_context(each)
