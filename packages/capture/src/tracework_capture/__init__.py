@@ -33,6 +33,7 @@ from .hook.context import capture, disable, dump_dynamism, dump_guards, optimize
 from .hook.dynamism import load_dynamism
 from .hook.explain import Explanation, explain
 from .hook.stance import STANCES, Stance, follow_stance, set_stance
+from .hook.whole import NotWhole, Slot, WholeCall, capture_whole
 from .marks import (
     allow_in_graph,
     assume_constant_result,
@@ -67,11 +68,13 @@ __all__ = [
     "FilterEntry",
     "ForbiddenCall",
     "InputBinding",
+    "NotWhole",
     "RecompileError",
     "RecompileLimitError",
     "RecompileLimitWarning",
     "Returned",
     "STANCES",
+    "Slot",
     "SYMBOLIC_SIZES",
     "Stance",
     "StanceMisuse",
@@ -79,10 +82,12 @@ __all__ = [
     "Uncompiled",
     "UncompiledWarning",
     "Unsupported",
+    "WholeCall",
     "__version__",
     "allow_in_graph",
     "assume_constant_result",
     "capture",
+    "capture_whole",
     "declared_shapes",
     "disable",
     "disallow_in_graph",

@@ -26,6 +26,7 @@ class Captured:
     raising_codes: tuple[types.CodeType, ...] = ()
     checked: bool = False  # conditions on data are left to checks
     given_back: bool = True  # the backend gave the graph back as it was
+    effects: tuple[str, ...] = ()  # what the code does beside calling the graph and making its result
     seconds: dict[str, float] = field(default_factory=dict)
 
 

@@ -68,7 +68,30 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     code = writer.finish(call, frame.info.position(frame.current))
     collect = tuple(binding.source for binding in frame.graph.inputs)
     checked = bool(frame.recording.checks)
-    return Captured(code, frame.guards, collect, captured, frame.symbols, stop, tuple(raising), checked, given_back, seconds)
+    return Captured(
+        code,
+        frame.guards,
+        collect,
+        captured,
+        frame.symbols,
+        stop,
+        tuple(raising),
+        checked,
+        given_back,
+        effects_of(frame),
+        seconds=seconds,
+    )
+
+
+def effects_of(frame: Any) -> tuple[str, ...]:
+    """What the replacement does to objects and settings that were there before, each in a few words."""
+    modes = frame.modes
+    left_changed = (
+        ("leaves gradients switched", torch.is_grad_enabled() != modes.grad_at_start),
+        ("leaves settings of torch changed", any(_torch.SETTINGS[n][0]() != v for n, v in modes.states_written.items())),
+        ("is under, or leaves, a TorchFunctionMode", bool(modes.modes_at_start or modes.function_modes)),
+    )
+    return (*frame.mutations.described(), *(text for text, holds in left_changed if holds))
 
 
 def keep_grad_mode(frame: Frame, writer: CodeWriter) -> None:

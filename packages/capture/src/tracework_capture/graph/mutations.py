@@ -73,6 +73,22 @@ class MutationLog:
                 found.append(kept)
         return found
 
+    def described(self) -> tuple[str, ...]:
+        """Each entry in a few words."""
+        places = {id(v): v.source or v.describe() for v in self.keep if not isinstance(v, tuple)}
+        calls = [function for function, *_ in filter(lambda kept: isinstance(kept, tuple), self.keep)]
+        texts = []
+        for kind, *rest in self.entries:
+            if kind == "attribute":
+                texts.append(f"sets {places.get(rest[0], 'an object')}.{rest[1]}")
+            elif kind == "contents":
+                texts.append(f"changes what is in {places.get(rest[0], 'a container')}")
+            elif kind == "call" and rest[0] <= len(calls):
+                texts.append(f"calls {getattr(calls[rest[0] - 1], '__qualname__', 'a function')}")
+            else:
+                texts.append(f"changes a {kind}")
+        return tuple(dict.fromkeys(texts))
+
     def contents(self, value: Value) -> None:
         """The contents of an existing container changed; the value knows how to replay them."""
         self.changes += 1

@@ -1,0 +1,129 @@
+"""Calls captured as a whole: the result as data, and what is refused."""
+
+import collections
+
+import pytest
+import torch
+from tracework_capture import CaptureError, CaptureOptions, NotWhole, Slot, Unsupported, capture_whole, mark_dynamic
+
+Pair = collections.namedtuple("Pair", "a b")
+LIST = []
+
+
+def whole(function, *args, **kwargs):
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return capture_whole(call, args, kwargs, lambda gm, examples: "made", CaptureOptions(fullgraph=True))
+
+
+def x():
+    made = torch.ones(4, 3)
+    mark_dynamic(made, 0)
+    return made
+
+
+def out(place):
+    return Slot("output", place)
+
+
+RESULTS = {
+    "a tensor": (lambda x: x + 1, out(0)),
+    "containers": (lambda x: {"y": [x + 1, (2, None)]}, {"y": [out(0), (2, None)]}),
+    "a named tuple": (lambda x: Pair(x + 1, 3), Pair(out(0), 3)),
+    "a size": (lambda x: (x + 1, x.shape[0] * 2), (out(0), out(1))),
+    "sizes": (lambda x: (x + 1, tuple(x.shape)), (out(0), (out(1), 3))),
+    "an argument": (lambda x: (x + 1, x), (out(0), Slot("input", 1))),
+}
+
+
+@pytest.mark.parametrize("case", RESULTS)
+def test_results(case):
+    function, expected = RESULTS[case]
+    call = whole(function, x())
+    assert call.result == expected and call.compiled == "made"
+    assert [str(b.source) for b in call.graph.inputs] == ["args[0].size(0)", "args[0]"]
+
+
+def test_arguments_that_are_no_inputs():
+    call = whole(lambda x, rest, k: (x + 1, rest, k), x(), [1, {"a": 2}], k="text")
+    assert call.result == (
+        out(0),
+        [Slot("argument", ("args", 1, 0)), {"a": Slot("argument", ("args", 1, 1, "a"))}],
+        Slot("argument", ("kwargs", "k")),
+    )
+
+
+class Holder:
+    pass
+
+
+HOLDER = Holder()
+
+
+def appends(x):
+    LIST.append(1)
+    return x + 1
+
+
+def sets(x):
+    HOLDER.y = x + 1
+    return x * 2
+
+
+def prints(x):
+    print("now")
+    return x + 1
+
+
+def sets_a_global(x):
+    global LIST
+    LIST = [2]
+    return x + 1
+
+
+def leaves_gradients_off(x):
+    torch.set_grad_enabled(False)
+    return x + 1
+
+
+REFUSED = {
+    appends: "changes what is in .*LIST",
+    sets: "sets .*HOLDER.*y",
+    prints: "calls print",
+    sets_a_global: "changes a global",
+    leaves_gradients_off: "leaves gradients switched",
+}
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_effects_are_refused(function):
+    with pytest.raises(NotWhole, match=REFUSED[function]):
+        whole(function, x())
+    assert not LIST and not vars(HOLDER) and torch.is_grad_enabled()
+
+
+def test_breaks_and_nothing_are_refused():
+    with pytest.raises(Unsupported, match="nonzero"):
+        whole(lambda x: x.nonzero(), x())
+    with pytest.raises(NotWhole, match="outside of the graph"):
+        whole(lambda x: x.sum().item(), x())
+    with pytest.raises(CaptureError, match="no tensor operations"):
+        whole(lambda x: 3, x())
+
+
+def test_errors_of_the_backend_are_its_own():
+    def call(*args, **kwargs):
+        return args[0] + 1
+
+    def fails(gm, examples):
+        raise KeyError("backend")
+
+    with pytest.raises(KeyError, match="backend"):
+        capture_whole(call, (x(),), {}, fails, CaptureOptions(fullgraph=True))
+
+
+def test_slots_are_no_numbers():
+    for use in (lambda s: s + 1, lambda s: 2 * s, str, bool, float, lambda s: s < 3, lambda s: f"{s}"):
+        with pytest.raises(TypeError, match="is not known here"):
+            use(out(0))
