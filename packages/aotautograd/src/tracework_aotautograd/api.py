@@ -20,6 +20,7 @@ from .layouts import lay_out
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, keep_statistics, narrow_indices, split
 from .pieces import depends_on_data, in_pieces
+from .signature import Signature
 from .trace.attention import ALL_SCORES
 from .trace.joint import trace_inference, trace_joint
 from .trace.rewritten import rewrite
@@ -179,14 +180,39 @@ def _keeping(gm: fx.GraphModule, call: Compiled) -> Compiled:
 def _inference(
     program: JointProgram, compiler: GraphCompiler, options: AotOptions, observe: Observe | None
 ) -> Callable[..., tuple[Any, ...]]:
+    call = compiler(program.graph, _ready_for_inference(program, options, observe))
+    return wrap_inference(_apart_from_autocast(call), program.signature)
+
+
+def _ready_for_inference(program: JointProgram, options: AotOptions, observe: Observe | None) -> GraphSpec:
+    """Tidies the graph of a program without a backward, and gives what its compiler is told."""
     signature = program.signature
-    spec = GraphSpec("inference", signature.static_inputs, signature.mutated_in_graph, program.symbols, program.fake_mode)
     _clean(program.graph)
     if options.channels_last:
         lay_out(program.graph, options.answers)
     if observe is not None:
         observe("functional", program.graph)
-    return wrap_inference(_apart_from_autocast(compiler(program.graph, spec)), signature)
+    return GraphSpec("inference", signature.static_inputs, signature.mutated_in_graph, program.symbols, program.fake_mode)
+
+
+def inference_program(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: AotOptions | None = None, observe: Observe | None = None
+) -> tuple[fx.GraphModule, GraphSpec, Signature]:
+    """The functional graph of a captured graph without a backward, what its compiler is told, and the calling convention around it: for
+    callers that wrap what is compiled themselves.
+
+    Raises Refusal where aot_compile would not make one graph of it.
+    """
+    options = options or AotOptions()
+    if (other := _on_other_devices(gm)) is not None:
+        raise Refusal(f"a tensor on device {other.meta['example_value'].device}", other.meta.get("stack") or "")
+    if depends_on_data(gm):
+        raise Refusal("sizes or numbers that depend on data")
+    program = trace_inference(gm, example_inputs, options.attention)
+    if options.rewrite is not None:
+        rewrite(program.graph, partial(options.rewrite, is_inference=True), program.fake_mode)
+    spec = _ready_for_inference(program, options, observe)
+    return program.graph, spec, program.signature
 
 
 def partition(joint: JointProgram, options: AotOptions) -> FunctionalProgram:
