@@ -3,6 +3,7 @@
 from tracework_runtime._C import addresses
 from tracework_runtime._version import __version__
 from tracework_runtime.artifact import FORMAT, Artifact, KernelSource, OutputRecipe, SymbolBinding, TensorCheck
+from tracework_runtime.build.binaries import Binaries
 from tracework_runtime.build.cpp import Compiler, find_compiler
 from tracework_runtime.cache.carried import carry, put_carried
 from tracework_runtime.cache.memory import Cache, open_cache
@@ -29,6 +30,7 @@ from tracework_runtime.errors import (
     LaunchError,
     LoadError,
     NotRecorded,
+    ProgramFileError,
     ResultMismatch,
     RuntimeFailure,
 )
@@ -37,6 +39,7 @@ from tracework_runtime.load import CompiledFn, load, warm_up, watched
 from tracework_runtime.observe import counters, reset_counters
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 from tracework_runtime.packed import packed_bytes
+from tracework_runtime.program import Program, load_program
 from tracework_runtime.watch import Ranges, StepTimes
 
 __all__ = [
@@ -48,6 +51,7 @@ __all__ = [
     "KEY_PARTS",
     "Artifact",
     "ArtifactError",
+    "Binaries",
     "BuildError",
     "Cache",
     "CacheCorrupt",
@@ -65,6 +69,8 @@ __all__ = [
     "OutputRecipe",
     "Part",
     "PartitionedFn",
+    "Program",
+    "ProgramFileError",
     "Ranges",
     "ResultMismatch",
     "RuntimeFailure",
@@ -82,6 +88,7 @@ __all__ = [
     "explain_key",
     "find_compiler",
     "load",
+    "load_program",
     "mark_step_begin",
     "open_cache",
     "packed_bytes",

@@ -14,6 +14,7 @@ __all__ = [
     "LaunchError",
     "LoadError",
     "NotRecorded",
+    "ProgramFileError",
     "ResultMismatch",
     "RuntimeFailure",
 ]
@@ -45,6 +46,10 @@ class BuildError(RuntimeFailure):
 
 class LoadError(RuntimeFailure):
     """An artifact cannot be made callable: bad host program, or a device that is not there."""
+
+
+class ProgramFileError(RuntimeFailure, ValueError):
+    """The file of a program is damaged, none of ours, of a newer version, not signed as it should be, or made for another machine."""
 
 
 class LaunchError(RuntimeFailure):

@@ -19,6 +19,7 @@ import torch
 from tracework_runtime import _torch, observe
 from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.build import cpp as build_cpp
+from tracework_runtime.build.binaries import Binaries
 from tracework_runtime.build.pool import triton_pool
 from tracework_runtime.cache.memory import open_store
 from tracework_runtime.cache.store import Entries
@@ -99,16 +100,18 @@ def load(
     *,
     check_inputs: bool = True,
     observe_stage: Observer = no_observer,
+    binaries: Binaries | None = None,
 ) -> CompiledFn:
     """Make an artifact callable.
 
     check_inputs: each call compares its inputs with what the graph was compiled for, and raises InputError where they differ; without,
     other inputs give wrong results or worse. For callers with guards of their own.
+    binaries: what its kernels were built to before; nothing is built then.
 
     Raises BuildError where a compiler fails or is missing, LoadError where the artifact does not fit this machine.
     """
     _check_devices(artifact)
-    store = open_store(options)
+    store = open_store(options) if binaries is None else binaries
     namespace: dict[str, Any] = {
         "__name__": f"tracework_host_{artifact.key[:12]}",
         "places": artifact.places,
@@ -194,8 +197,11 @@ def _forget_text(key: str) -> None:
 def _build_cpp(kernels: Kernels, options: RuntimeOptions, store: Entries, artifact: Artifact) -> dict[str, Any]:
     jobs = [build_cpp.CppJob(k.source, tuple(k.launch.get("flags", ()))) for k in kernels]
     unique = list(dict.fromkeys(jobs))
-    built = build_cpp.build_all(unique, options, store)
-    libraries = {job: _library(job, product, options, store) for job, product in zip(unique, built, strict=True)}
+    if isinstance(store, Binaries):
+        libraries = {job: launch_cpp.open_library(store.library(job)) for job in unique}
+    else:
+        built = build_cpp.build_all(unique, options, store)
+        libraries = {job: _library(job, product, options, store) for job, product in zip(unique, built, strict=True)}
     return {kernel.name: launch_cpp.bind(kernel, libraries[job]) for kernel, job in zip(kernels, jobs, strict=True)}
 
 

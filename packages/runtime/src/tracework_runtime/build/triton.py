@@ -90,12 +90,23 @@ def _number(text: str, variant: Variant) -> str:
 
 
 def content_key(job: Mapping[str, Any]) -> str:
+    """What a request's product is kept under."""
+    return key_of(fingerprint(job))
+
+
+def fingerprint(job: Mapping[str, Any]) -> str:
+    """What a request asks for, whichever Triton compiles it."""
+    facts = {name: fact for name, fact in job.items() if name != "symbol"}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def key_of(request: str) -> str:
+    """What the product of a request with this fingerprint is kept under."""
     try:
         version = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
         version = "absent"
-    facts = {name: fact for name, fact in job.items() if name != "symbol"}
-    return hashlib.sha256(json.dumps([facts, version], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(f"{request} {version}".encode()).hexdigest()
 
 
 def build_all(jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: Entries, *, anew: bool = False) -> list[Cubin]:

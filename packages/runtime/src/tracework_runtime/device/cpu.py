@@ -9,11 +9,12 @@ import platform
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CpuDevice", "identity", "multiplies_bfloat16", "vector_bytes", "vendor"]
+__all__ = ["CpuDevice", "features", "identity", "multiplies_bfloat16", "vector_bytes", "vendor"]
 
 
 @functools.cache
-def _features() -> frozenset[str]:
+def features() -> frozenset[str]:
+    """The names that the system has for what the CPU can."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -43,18 +44,18 @@ def vendor() -> str:
 
 def vector_bytes() -> int:
     """Width of the widest vector registers."""
-    return 64 if "avx512f" in _features() else 32 if "avx2" in _features() else 16
+    return 64 if "avx512f" in features() else 32 if "avx2" in features() else 16
 
 
 def multiplies_bfloat16() -> bool:
     """Whether there are instructions that add up products of bfloat16 in float32."""
-    return "avx512_bf16" in _features()
+    return "avx512_bf16" in features()
 
 
 @functools.cache
 def identity() -> str:
     """What `-march=native` depends on."""
-    digest = hashlib.sha256(" ".join(sorted(_features())).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(" ".join(sorted(features())).encode()).hexdigest()[:16]
     return f"{platform.machine()} {_model()} {digest}"
 
 
