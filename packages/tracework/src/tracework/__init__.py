@@ -18,12 +18,24 @@ if TYPE_CHECKING:
     from .backends import get_default_backend, list_backends, register_backend, set_default_backend
     from .compiler import disable, graph_break, is_compiling, reset, skip_frame
     from .drop_in import replace_torch_compile
-    from .errors import CompileError, InvalidArgument, MissingCompiler, MixedDevices, NotCallable, TraceworkError, UnknownName
+    from .errors import (
+        CannotCarry,
+        CompileError,
+        InvalidArgument,
+        MissingCompiler,
+        MixedDevices,
+        NotCallable,
+        TraceworkError,
+        UnknownName,
+    )
     from .explanation import explain
+    from .loading import load, save
     from .options import list_mode_options, list_options
+    from .programs import aot_compile
     from .reporting import report
 
 __all__ = [
+    "CannotCarry",
     "CompileError",
     "InvalidArgument",
     "MissingCompiler",
@@ -33,6 +45,7 @@ __all__ = [
     "UncompiledWarning",
     "UnknownName",
     "__version__",
+    "aot_compile",
     "compile",
     "compile_in_place",
     "compiler",
@@ -44,16 +57,19 @@ __all__ = [
     "list_backends",
     "list_mode_options",
     "list_options",
+    "load",
     "register_backend",
     "replace_torch_compile",
     "report",
     "reset",
+    "save",
     "set_default_backend",
     "skip_frame",
 ]
 
 HOMES: Mapping[str, str] = {
     "UncompiledWarning": "tracework_capture",
+    "aot_compile": ".programs",
     "explain": ".explanation",
     "report": ".reporting",
     "replace_torch_compile": ".drop_in",
@@ -62,15 +78,20 @@ HOMES: Mapping[str, str] = {
     **dict.fromkeys(("get_default_backend", "list_backends", "register_backend", "set_default_backend"), ".backends"),
     **dict.fromkeys(("disable", "graph_break", "is_compiling", "reset", "skip_frame"), ".compiler"),
     **dict.fromkeys(("CompileError", "InvalidArgument", "MissingCompiler", "MixedDevices", "NotCallable"), ".errors"),
-    **dict.fromkeys(("TraceworkError", "UnknownName"), ".errors"),
+    **dict.fromkeys(("CannotCarry", "TraceworkError", "UnknownName"), ".errors"),
 }
 """Name -> the module that it comes from."""
+ALONE: Mapping[str, str] = dict.fromkeys(("load", "save"), ".loading")
+"""The same for names with which nothing else is loaded: a program that only loads what was compiled has no use for the compiler."""
 
 
 def __getattr__(name: str) -> Any:
+    own = globals()
+    if name in ALONE:
+        own[name] = getattr(importlib.import_module(ALONE[name], __name__), name)
+        return own[name]
     if name not in HOMES and name != "compiler":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    own = globals()
     with without_collection():
         own["compiler"] = importlib.import_module(".compiler", __name__)
         own.update({n: getattr(importlib.import_module(home, __name__), n) for n, home in HOMES.items()})

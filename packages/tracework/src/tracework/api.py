@@ -203,7 +203,7 @@ def _compile_module(module: torch.nn.Module, arguments: dict[str, Any], observe:
         module = module._orig_mod
     check_devices_of(module)
     shapes = _shapes(arguments, module.forward, through=True)
-    return wrap_module(module, _optimizer(arguments, observe, shapes), arguments, _compile_module)
+    return wrap_module(module, _optimizer(arguments, observe, shapes), arguments, _compile_module, _aot_compile)
 
 
 def _compile_class(cls: type, optimize: Callable[[Callable[..., Any]], Callable[..., Any]]) -> type:
@@ -317,7 +317,16 @@ def compile(
             return _compile_class(model, _optimizer(arguments, observe))
         target = with_a_frame(model)
         shapes = _shapes(arguments, model, through=target is not model)
-        return _optimizer(arguments, observe, shapes)(target)
+        compiled: Any = _optimizer(arguments, observe, shapes)(target)
+        compiled.aot_compile = functools.partial(_aot_compile, model, arguments)
+        return compiled
+
+
+def _aot_compile(model: Callable[..., Any], arguments: Mapping[str, Any], inputs: Any) -> Any:
+    """What compile(f).aot_compile() does."""
+    from .programs import aot_compile_as  # which imports every package
+
+    return aot_compile_as(model, arguments, inputs)
 
 
 def compile_in_place(module: torch.nn.Module, **arguments: Any) -> None:

@@ -352,6 +352,11 @@ class GraphCompiler:
             return runtime.recorded_where_it_pays(loaded, self._runtime, visible=spec.visible)
         return loaded
 
+    def artifact(self, gm: torch.fx.GraphModule, spec: Any) -> runtime.Artifact:
+        """The artifact of a functional graph, which is not loaded."""
+        prims = self._stage.observed("primops", self.prims, gm, spec)
+        return self._stage.observed("inductor", self._artifact, prims, runtime.open_cache(self._runtime))
+
     def _plan(self, prims: Any) -> inductor.KernelPlan:
         return inductor.plan_graph(prims, self._inductor.under(inductor.Settings.now()), runtime=self._runtime)
 

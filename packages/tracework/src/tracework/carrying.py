@@ -5,19 +5,13 @@ What compiles is imported by the functions that reach the cache: this module is 
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 from . import config
 from .errors import InvalidArgument, TraceworkError
 from .options import build
-
-INSTEAD = (
-    "Use save_cache_artifacts() and load_cache_artifacts(), which carry what was compiled to another process or machine; the function is"
-    " captured there again"
-)
 
 
 @dataclass(frozen=True)
@@ -96,20 +90,82 @@ def load_cache_artifacts(serialized_artifacts: bytes) -> CacheInfo | None:
 
 
 class PrecompileError(TraceworkError):
-    """A function cannot be compiled ahead of its calls."""
+    """A function cannot be compiled ahead of its calls, or what was cannot be loaded."""
 
 
 def load_compiled_function(
     file: Any, *, f_globals: dict[str, object] | None = None, external_data: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """Raises PrecompileError: no file holds a whole compiled function here."""
-    raise PrecompileError(f"load_compiled_function(): a compiled function is not stored as a whole. {INSTEAD}.")
+    """The compiled function in a file that `compile(f).aot_compile(((x,), {})).save_compiled_function(name)` or tracework.save() wrote; `file` is
+    open for reading bytes, or a name. It needs none of `f_globals` and `external_data`.
+
+    Raises PrecompileError for a file that is none, or that was made for another machine.
+    """
+    from tracework_runtime import RuntimeFailure, load_program
+
+    try:
+        return load_program(file)
+    except (RuntimeFailure, OSError) as error:
+        raise PrecompileError(f"load_compiled_function(): {error}") from error
 
 
-def _no_precompile(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raises PrecompileError: nothing is compiled ahead of its calls here."""
-    raise PrecompileError(f"precompile: a function is compiled at its calls, and not stored as a whole. {INSTEAD}.")
+class Capture:
+    """What precompile.capture() gives: call it with arguments like those to come, inside of a `with`, at whose end the file is written."""
+
+    def __init__(self, function: Callable[..., Any], artifact_path: Any) -> None:
+        self._function, self._path = function, artifact_path
+        self._examples: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self._written = 0
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is None:
+            self.save()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives; a graph is compiled for such arguments when the file is written."""
+        self._examples.append((args, kwargs))
+        return self._function(*args, **kwargs)
+
+    def save(self) -> None:
+        """Writes the file now. Raises PrecompileError where nothing was called, or what was cannot be compiled as a whole."""
+        from .programs import aot_compile_as  # which imports every package
+
+        if not self._examples:
+            raise PrecompileError("precompile.capture(): nothing was called. Call what it gave inside of the `with`.")
+        if self._written == len(self._examples):
+            return
+        try:
+            aot_compile_as(self._function, {}, self._examples).save(self._path)
+        except (TraceworkError, ValueError, RuntimeError, OSError) as error:
+            raise PrecompileError(f"precompile.capture(): {error}") from error
+        self._written = len(self._examples)
 
 
-precompile = types.SimpleNamespace(capture=_no_precompile, load=_no_precompile, PrecompileError=PrecompileError)
-"""The names of torch.compiler.precompile; each raises PrecompileError."""
+class Precompile:
+    """A function compiled ahead of its calls, into a file of tracework's: `precompile.capture(f, artifact_path=name)`, `precompile.load(name)`."""
+
+    PrecompileError = PrecompileError
+
+    @staticmethod
+    def capture(function: Callable[..., Any], /, *, artifact_path: Any, cache_path: Any = None, **others: Any) -> Capture:
+        """A function compiled for the calls that are made of what this gives, into one file, `artifact_path`; `cache_path` is not written.
+
+        Raises PrecompileError for what torch.compile has beside, a tracer or another backend.
+        """
+        if others.pop("backend", "inductor") != "inductor" or others:
+            raise PrecompileError(
+                "precompile.capture(): there is one tracer and one backend here, 'inductor'. Leave the arguments out."
+            )
+        return Capture(function, artifact_path)
+
+    @staticmethod
+    def load(artifact_path: Any, cache_path: Any = None) -> Callable[..., Any]:
+        """The compiled function in the file that capture() wrote. Raises PrecompileError."""
+        return load_compiled_function(artifact_path)
+
+
+precompile = Precompile()
+"""The names of torch.compiler.precompile."""

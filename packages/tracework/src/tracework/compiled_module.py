@@ -29,7 +29,7 @@ Recompile = Callable[[torch.nn.Module, dict[str, Any]], torch.nn.Module]
 @dataclass(frozen=True)
 class Compiled:
     """What a compiled module's class remembers: the module, its compiled call, its compiled `forward` alone, which runs no hooks, the
-    arguments that made it, and what compiles a function with these."""
+    arguments that made it, what compiles a function with these, and what compiles the module ahead of its calls."""
 
     original: torch.nn.Module
     call: Callable[..., Any]
@@ -37,6 +37,7 @@ class Compiled:
     arguments: dict[str, Any]
     recompile: Recompile
     compiler: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ahead: Callable[[torch.nn.Module, dict[str, Any], Any], Any]
     own: dict[str, Any] = field(default_factory=dict)
     """What was set of the attributes that the original has not."""
 
@@ -165,6 +166,11 @@ class CompiledModule:
         return self._tracework.original
 
     @_OfTheTwin
+    def aot_compile(self) -> Callable[[Any], Any]:
+        """Compiles the module ahead of its calls, for a pair (args, kwargs), under the name that torch.compile has for functions."""
+        return functools.partial(self._tracework.ahead, self._tracework.original, self._tracework.arguments)
+
+    @_OfTheTwin
     def _torchdynamo_wrapper_id(self) -> int:
         return id(self)
 
@@ -276,11 +282,16 @@ def _compiled_forward(forward: Any) -> Any:
 
 
 def wrap_module(
-    module: torch.nn.Module, compiler: Callable[..., Any], arguments: dict[str, Any], recompile: Recompile
+    module: torch.nn.Module,
+    compiler: Callable[..., Any],
+    arguments: dict[str, Any],
+    recompile: Recompile,
+    ahead: Callable[[torch.nn.Module, dict[str, Any], Any], Any],
 ) -> torch.nn.Module:
-    """The compiled twin of `module` (see the file's head); `compiler` compiles a function, `recompile(module, arguments)` makes another."""
+    """The compiled twin of `module` (see the file's head); `compiler` compiles a function, `recompile(module, arguments)` makes another,
+    `ahead(module, arguments, inputs)` compiles it for such inputs."""
     call, forward = (compiler(entry_function(module, method)) for method in ("__call__", "forward"))
-    state = Compiled(module, call, forward, arguments, recompile, compiler)
+    state = Compiled(module, call, forward, arguments, recompile, compiler, ahead)
     twin = object.__new__(_twin_type(state))
     _shared_dict.__set__(twin, module.__dict__)
     for compiled in (call, forward):  # its class, which holds them, dies when the collector has found it

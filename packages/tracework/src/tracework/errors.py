@@ -43,6 +43,19 @@ class MixedDevices(InvalidArgument):
         )
 
 
+class CannotCarry(InvalidArgument):
+    """A function cannot be compiled ahead of its calls and carried to another process: it needs what is only here.
+
+    Attributes:
+        reasons: what, with the line of the program where it is known, and what to do.
+    """
+
+    def __init__(self, name: str, reasons: Iterable[str]) -> None:
+        self.reasons = tuple(dict.fromkeys(reasons))
+        lines = "".join(f"\n  {reason}" for reason in self.reasons)
+        super().__init__(f"{name} cannot be carried as a whole:{lines}")
+
+
 class MissingCompiler(InvalidArgument):
     """Kernels for the CPU need a C++ compiler and there is none, or the one asked for does not exist."""
 

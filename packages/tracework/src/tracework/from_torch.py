@@ -8,14 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from . import compiler
 from .modes import MODES
 from .torch_logs import TORCH_LOG_ROWS
-from .torch_names import HONOURED, REFUSED, Row, TorchName, row_for, torch_names
+from .torch_names import HONOURED, Row, TorchName, row_for, torch_names
 from .torch_options import EXTRA, TORCH_OPTIONS
 from .torch_settings import MODULES, TORCH_SETTINGS, row_of_variable
 
-REFUSED_NAMES = {
-    "load_compiled_function": "raises PrecompileError: a function is not stored as a whole. Use save_cache_artifacts, load_cache_artifacts",
-    "precompile": "its functions raise PrecompileError: a function is compiled at its calls. Use save_cache_artifacts, load_cache_artifacts",
-}
 MARKS: Mapping[str, str] = {
     "mark_dynamic, maybe_mark_dynamic": "as tracework.compiler's",
     "mark_unbacked": "as tracework.compiler's; bounds and groups, too",
@@ -32,10 +28,9 @@ MARKS: Mapping[str, str] = {
 
 def row_of_name(name: str) -> Row:
     """What `tracework.compiler` has under a public name of torch.compiler's."""
-    if name in REFUSED_NAMES:
-        return Row(name, REFUSED, reason=REFUSED_NAMES[name])
     named = getattr(compiler, name)
-    meaning = (inspect.getdoc(named) or "").split("\n\n")[0] if named.__module__.startswith("tracework") else "torch's own"
+    module = getattr(named, "__module__", "tracework")  # of a namespace, as precompile, there is none
+    meaning = (inspect.getdoc(named) or "").split("\n\n")[0] if module.startswith("tracework") else "torch's own"
     return Row(name, HONOURED, f"tracework.compiler.{name}", " ".join(meaning.split()).rstrip("."))
 
 

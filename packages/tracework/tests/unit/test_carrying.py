@@ -1,11 +1,9 @@
-"""Entries of the cache as bytes, and the names of torch.compiler for whole functions, which say what to use instead."""
+"""Entries of the cache as bytes."""
 
-import io
 import subprocess
 import sys
 
 import pytest
-import torch
 import tracework
 import tracework_runtime as runtime
 from tracework import compiler
@@ -77,13 +75,6 @@ def test_entries_are_sealed_anew_where_they_are_put(tmp_path):
     one.put("cut", "key1", b"1 2")
     assert runtime.put_carried(other, runtime.carry(one, one.used)) == [("cut", "key1", "")]
     assert other.get("cut", "key1") == b"1 2"
-
-
-def test_whole_functions_are_refused_with_what_to_use():
-    for call in (lambda: compiler.load_compiled_function(io.BytesIO(b"")), lambda: compiler.precompile.capture(torch.sin)):
-        with pytest.raises(compiler.PrecompileError, match="save_cache_artifacts"):
-            call()
-    assert issubclass(compiler.PrecompileError, RuntimeError)
 
 
 def test_collectives_of_guards_are_off():

@@ -1,0 +1,103 @@
+"""aot_compile(): a function or module compiled ahead of its calls, as a whole."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import tracework_runtime as runtime
+
+from . import backends, config
+from .compiled_module import CompiledModule
+from .errors import InvalidArgument, NotCallable
+from .observe import Observe, nothing
+from .options import build
+from .torch_shapes import of_exported
+from .whole import compile_whole
+
+Example = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def aot_compile(
+    function: Callable[..., Any] | torch.export.ExportedProgram,
+    example_inputs: Sequence[Any] | None = None,
+    example_kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    observe: Observe = nothing,
+) -> runtime.Program:
+    """Compiles a function or module for arguments like those given, without calling it. What it gives is called as the function is, for
+    inference, and tracework.save() writes it to a file.
+
+    Args:
+        function: a function, method, nn.Module, what compile() gave for one, or a program that torch.export made.
+        example_inputs: positional arguments; of an exported program they are known.
+        example_kwargs: arguments by name.
+        dynamic_shapes: sizes that change, as torch.export spells them: by the names of parameters `{dim: torch.export.Dim(...)}`. Dims that
+            mark_dynamic() has marked change, too; all others are fixed.
+        mode, options, observe: as compile()'s.
+
+    Raises:
+        CannotCarry: for what a file cannot have: side effects, globals and closures' variables that are read, gradients, ...
+        tracework_capture.Unsupported: where the graph would break.
+    """
+    environment = config.current()
+    chosen = build(mode, options, environment)
+    if isinstance(function, torch.export.ExportedProgram):
+        module, args, kwargs, known = of_exported(function)
+        if example_inputs is not None or example_kwargs is not None:
+            args, kwargs = _arguments(example_inputs, example_kwargs)
+        spec = dynamic_shapes
+        if spec is None:
+            positional, by_name = known
+            spec = {**dict(zip(_names(module), positional)), **by_name}
+        return compile_whole(module, [(args, kwargs)], chosen, observe, dynamic_shapes=spec)
+    if isinstance(function, CompiledModule):
+        function = function._orig_mod
+    function = getattr(function, "_torchdynamo_orig_callable", function)
+    if not callable(function) or isinstance(function, type):
+        raise NotCallable(f"aot_compile() takes a function, method, nn.Module or exported program, not {function!r}.")
+    return compile_whole(function, [_arguments(example_inputs, example_kwargs)], chosen, observe, dynamic_shapes=dynamic_shapes)
+
+
+def _names(module: torch.nn.Module) -> list[str]:
+    return list(inspect.signature(module.forward).parameters)
+
+
+def _arguments(args: Any, kwargs: Any) -> Example:
+    if args is not None and not isinstance(args, (tuple, list)):
+        raise InvalidArgument(f"example_inputs= takes a tuple of arguments, not a {type(args).__name__}. Write (x,).")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidArgument(f"example_kwargs= takes a dict of arguments by name, not a {type(kwargs).__name__}.")
+    return tuple(args or ()), dict(kwargs or {})
+
+
+def aot_compile_as(function: Callable[..., Any], arguments: Mapping[str, Any], inputs: Any) -> runtime.Program:
+    """torch.compile's `compile(f).aot_compile(((x,), {}))`: with the arguments of that compile() call. `inputs` may also be a list of such
+    pairs, or of objects with `args` and `kwargs`; each gets a graph, and a call takes the first that fits."""
+    backend = arguments.get("backend") or backends.get_default_backend()
+    if backend != "inductor":
+        raise InvalidArgument(f"aot_compile() is for backend='inductor', not {backend!r}: what that makes cannot be stored.")
+    mode, ours, _ = backends.apart(backend, arguments.get("mode"), arguments.get("options"))
+    examples = [_example(part) for part in (inputs if isinstance(inputs, list) else [inputs])]
+    chosen = build(mode, ours, config.current())
+    return compile_whole(
+        function,
+        examples,
+        chosen,
+        nothing,
+        dynamic=arguments.get("dynamic"),
+        shapes_spec=arguments.get("shapes_spec"),
+    )
+
+
+def _example(given: Any) -> Example:
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (tuple, list)) and isinstance(given[1], Mapping):
+        return tuple(given[0]), dict(given[1])
+    if hasattr(given, "args") and hasattr(given, "kwargs"):
+        return tuple(given.args), dict(given.kwargs)
+    raise InvalidArgument(f"aot_compile() takes the pair (args, kwargs), as in ((x,), {{}}), not {given!r}.")
