@@ -55,7 +55,7 @@ class Stage:
         return product
 
 
-def _check_compiler(options: Options) -> None:
+def check_compiler(options: Options) -> None:
     """A compiler is looked for before anything is captured or compiled: kernels for the CPU cannot be made without one."""
     try:
         runtime.find_compiler(options.cxx or None)
@@ -214,12 +214,12 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         return aot_eager_backend(options, observe)
     compiler = GraphCompiler(options, Stage(observe, options.progress))
     if options.cxx or not torch.cuda.is_available():
-        _check_compiler(options)
+        check_compiler(options)
 
     def prepare(example_inputs: list[Any]) -> None:
         compiler.warm_up(example_inputs)
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
-            _check_compiler(options)
+            check_compiler(options)
 
     # what moves images chooses other kernels, with other bits
     facts = {**compiler.facts, "channels_last": options.numerics == "default"}
@@ -236,7 +236,7 @@ def engine_backend(name: str, options: Options, observe: Observe, given: Mapping
     def on_engine(instead: Compile) -> Compile:
         def fallback(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
             try:
-                _check_compiler(options)
+                check_compiler(options)
             except MissingCompiler:
                 return _torch.below_views(gm)
             return instead(gm, spec, report)

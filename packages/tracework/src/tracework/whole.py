@@ -29,7 +29,8 @@ from tracework_runtime.program.program import Contents
 from tracework_runtime.program.target import facts_of_machine
 from tracework_runtime.program.weights import described
 
-from .assemble import GraphCompiler, Stage, aot_options, runtime_options
+from . import passes
+from .assemble import GraphCompiler, Stage, aot_options, check_compiler, runtime_options
 from .compiled_module import entry_function
 from .errors import CannotCarry, CompileError, InvalidArgument
 from .observe import Observe
@@ -54,6 +55,10 @@ def compile_whole(
 ) -> runtime.Program:
     """A program with an entry for each example, (args, kwargs), and for sizes of 1 that `dynamic_shapes` lets in. See aot_compile and compile
     for the others."""
+    if options.fallback_by_default:
+        raise InvalidArgument("aot_compile(): mode='lite' compiles no kernels. Leave it out.")
+    if options.cxx or not torch.cuda.is_available():
+        check_compiler(options)
     maker = _Maker(function, options, observe)
     declared = None
     if shapes_spec is not None:
@@ -82,7 +87,8 @@ class _Maker:
         self.signature = _signature(function)
         self._entry = entry_function(function)
         self._place = getattr(self._entry, "__tracework_place__", "") or getattr(function, "__qualname__", repr(function))
-        self._compiler = GraphCompiler(options, Stage(observe, options.progress))
+        self._stage = Stage(observe, options.progress)
+        self._compiler = GraphCompiler(options, self._stage)
         self._entries: list[dict[str, Any]] = []
         self._artifacts: list[runtime.Artifact] = []
         self._weights: dict[str, torch.Tensor] = {}
@@ -153,6 +159,7 @@ class _Maker:
 
     def _compiled(self, gm: torch.fx.GraphModule, examples: list[Any]) -> _Made:
         """The backend of the capture."""
+        passes.on_captured(self._options, gm)
         with torch.no_grad():
             graph, spec, signature = aotautograd.inference_program(
                 gm,
@@ -162,6 +169,7 @@ class _Maker:
             )
             if signature.write_backs or signature.views:
                 raise aotautograd.Refusal("writes to inputs that need a history")
+            passes.on_functional(self._options, graph, spec)
             return _Made(self._compiler.artifact(graph, spec), signature)
 
     def program(self) -> runtime.Program:
@@ -181,7 +189,7 @@ class _Maker:
             "aliases": _aliases(module, self._weights),
         }
         members = {f"artifacts/{number}.twa": artifact.to_bytes() for number, artifact in enumerate(self._artifacts)}
-        binaries = runtime.Binaries.of(self._artifacts, options)
+        binaries = self._stage("runtime", runtime.Binaries.of, self._artifacts, options)
         members.update({f"binaries/{name}": data for name, data in binaries.members().items()})
         weights = {name: tensor.detach() for name, tensor in self._weights.items()}
         return runtime.Program(Contents(json.loads(json.dumps(manifest)), members, weights), options)
@@ -276,6 +284,7 @@ class _Call:
             for r in [*graph.symbols.range_conditions(), *graph.symbols.conditions]
             if {str(s) for s in r.condition.free_symbols} <= symbols.keys()
         }
+        conditions.update({text: "" for text in artifact.conditions if set(compile(text, "", "eval").co_names) <= symbols.keys()})
         written = dict.fromkeys(sorted(signature.mutated_in_graph), 0) | dict(signature.newer_versions)
         return {
             "artifact": number,
@@ -428,9 +437,9 @@ class _Call:
                     guard.origin,
                 )
             return
-        if guard.kind in ("DATA", "DATA_PTR") and self._path(guard.source) is not None:
+        if guard.kind in ("DATA", "DATA_PTR"):
             self._refuse(
-                f"it depends on what {self._said(guard.source)} holds", "pass the numbers as Python numbers", guard.origin
+                f"it depends on what {self._said(guard.source)} holds", "make Python numbers of what it reads", guard.origin
             )
         if guard.kind == "CONSTANT" and self._path(guard.source) is None and (what := self._variable(guard.source)) is not None:
             self._refuse(
@@ -543,6 +552,7 @@ class _Call:
             "device": str(tensor.device),
             "sizes": sizes,
             "strides": strides,
+            "requires_grad": tensor.requires_grad,
             "shown": f"{dtype}[{shown}] on {tensor.device}",
         }
 

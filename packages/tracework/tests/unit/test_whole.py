@@ -256,6 +256,38 @@ def test_exported_programs():
         torch.testing.assert_close(program(x(6, 4)), net(x(6, 4)))
 
 
+class Reads(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor([1, 2]))
+
+    def forward(self, x):
+        return x.view(self.n.tolist()[0], -1) + 1
+
+
+def test_data_that_is_read_while_tracing():
+    with pytest.raises(tracework.CannotCarry, match="depends on what self.n holds"):
+        tracework.aot_compile(Reads(), (x(),))
+
+
+def test_options_are_taken():
+    seen = []
+    options = {"post_grad_custom_post_pass": lambda graph: seen.append(len(graph.nodes))}
+    tracework.aot_compile(lambda x: x * 5 - 2, (x(),), options=options)
+    assert seen
+    with pytest.raises(tracework.InvalidArgument, match="mode='lite'"):
+        tracework.aot_compile(torch.sin, (x(),), mode="lite")
+
+
+def test_how_many_threads_there_are_is_not_fixed():
+    program, before = tracework.aot_compile(lambda x: x.sum(1), (x(64, 512),)), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        torch.testing.assert_close(program(x(64, 512)), x(64, 512).sum(1))
+    finally:
+        torch.set_num_threads(before)
+
+
 WRONG = {
     "takes a function, method": lambda: tracework.aot_compile(3, (x(),)),
     "takes a tuple of arguments": lambda: tracework.aot_compile(torch.sin, x()),

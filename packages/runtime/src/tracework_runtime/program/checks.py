@@ -182,9 +182,10 @@ def _said(how: str, name: str, rest: Sequence[int]) -> str:
     return name if how == "value" else f"{name}.storage_offset()" if how == "offset" else f"{name}.{how}({rest[0]})"
 
 
-def _refuse(
-    what: str, advice: str = "call it with what it was compiled for, or make the file again for such arguments"
-) -> NoReturn:
+_ADVICE = "call it with what it was compiled for, or make the file again for such arguments"
+
+
+def _refuse(what: str, advice: str = _ADVICE) -> NoReturn:
     raise InputError(what, advice=advice)
 
 
@@ -199,7 +200,7 @@ def _module_check(name: str) -> Check:
 def _tensor_check(facts: Mapping[str, Any], name: str, of_module: bool = False) -> Check:
     """of_module: its gradient is not asked for, as that of no weight is."""
     dtype, device = getattr(torch, facts["dtype"]), torch.device(facts["device"])
-    sizes, strides, shown = tuple(facts["sizes"]), facts["strides"], facts["shown"]
+    sizes, strides, shown, requires_grad = tuple(facts["sizes"]), facts["strides"], facts["shown"], facts["requires_grad"]
     known = tuple((dim, size) for dim, size in enumerate(sizes) if size is not None)
     wanted = () if strides is None else tuple((dim, stride) for dim, stride in enumerate(strides) if stride is not None)
 
@@ -210,10 +211,11 @@ def _tensor_check(facts: Mapping[str, Any], name: str, of_module: bool = False) 
             _refuse(f"{name}: dtype: expected {facts['dtype']}, got {_short(x.dtype)}")
         if x.device != device:
             _refuse(f"{name}: device: expected {device}, got {x.device}")
-        if x.requires_grad and not of_module and torch.is_grad_enabled():
-            _refuse(
-                f"{name}: requires_grad: expected False, got True", "call it under torch.no_grad(): gradients are not carried"
-            )
+        if not of_module and x.requires_grad is not requires_grad:
+            advice = "call it with a detached tensor: gradients are not carried" if x.requires_grad else _ADVICE
+            _refuse(f"{name}: requires_grad: expected {requires_grad}, got {x.requires_grad}", advice)
+        if not of_module and requires_grad and torch.is_grad_enabled():
+            _refuse(f"{name}: it requires grad, and gradients are not carried", "call it under torch.no_grad()")
         if x.layout is not torch.strided:
             _refuse(f"{name}: layout: expected torch.strided, got {x.layout}")
         shape = x.shape

@@ -12,7 +12,8 @@ from tracework_runtime.program.target import facts_of_machine
 from tracework_runtime.program.weights import described
 
 HOST = "def call(args):\n    x, w = args\n    args.clear()\n    return (x * w, x.shape[0])\n"
-X = ["tensor", {"dtype": "float32", "device": "cpu", "sizes": [None, 3], "strides": [3, 1], "shown": "float32[2 to 8, 3] on cpu"}]
+FACTS = {"dtype": "float32", "device": "cpu", "sizes": [None, 3], "strides": [3, 1], "requires_grad": False}
+X = ["tensor", {**FACTS, "shown": "float32[2 to 8, 3] on cpu"}]
 OUTPUT = {"kind": "fresh", "steps": [], "constant": None}
 ENTRY = {
     "artifact": 0,
@@ -143,6 +144,16 @@ def under_dtype(f, x):
 def test_calls_that_do_not_fit_say_why(message):
     with pytest.raises(InputError, match=message):
         CALLS[message](program(), torch.ones(4, 3))
+
+
+def test_gradients_are_not_carried():
+    pattern = ["tuple", [["tensor", {**X[1], "requires_grad": True}], ["constant", 2]]]
+    made, x = program(entry={"arguments": [pattern, ["dict", [], []]]}), torch.ones(2, 3, requires_grad=True)
+    with torch.no_grad():
+        assert not made(x)["y"].requires_grad
+    for given, message in ((x, "gradients are not carried"), (x.detach(), "requires_grad: expected True, got False")):
+        with pytest.raises(InputError, match=message):
+            made(given)
 
 
 def test_missing_arguments_are_errors_of_python():
