@@ -1,4 +1,4 @@
-"""The command line: tracework run | report | profile | demo | doctor | where | options | adopt | tune.
+"""The command line: tracework run | report | profile | demo | doctor | where | options | adopt | cache | tune.
 
 `run` becomes another Python and does without torch: what loads torch is imported by the commands that need it.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import platform
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -129,20 +131,90 @@ def doctor() -> None:
     console.print(table)
 
 
-@app.command()
-def adopt(folder: Annotated[str, typer.Argument(help="a cache folder; left out: the one in use")] = "") -> None:
-    """Makes a cache folder that was copied from another machine or user usable here. Its entries are programs: adopt only what you trust."""
+def _store(folder: str) -> Any:
+    """The store in a folder, or the one in use."""
     import tracework_runtime as runtime
 
     from . import config
 
     settings = config.current()
+    return runtime.Store(folder or settings.cache_dir or None, secret_key=runtime.secret(settings.cache_key or None))
+
+
+_Folder = Annotated[str, typer.Argument(help="a cache folder; left out: the one in use")]
+cache = typer.Typer(no_args_is_help=True, help="The disk cache: what is in it, and its entries as one file for another machine.")
+app.add_typer(cache, name="cache")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the runtime refuses is told, and the command fails."""
+    import tracework_runtime as runtime
+
     try:
-        store = runtime.Store(folder or settings.cache_dir or None, secret_key=runtime.secret(settings.cache_key or None))
-        console.print(f"{store.adopt()} entries of {store.folder} adopted")
+        yield
     except (runtime.RuntimeFailure, OSError) as error:
         _say(error)
         raise typer.Exit(1) from error
+
+
+@cache.command(name="list")
+def list_cache(folder: _Folder = "") -> None:
+    """Prints how many entries of each kind there are, and their bytes."""
+    with _told():
+        store = _store(folder)
+        sizes: dict[str, list[int]] = {}
+        for (kind, _, _), facts in sorted(store.names().items()):
+            sizes.setdefault(kind, []).append(facts.st_size)
+    table = Table("kind", "entries", "bytes", title=str(store.folder))
+    for kind, found in sizes.items():
+        table.add_row(kind, str(len(found)), f"{sum(found):,}")
+    table.add_row("all", str(sum(map(len, sizes.values()))), f"{sum(map(sum, sizes.values())):,}")
+    console.print(table)
+
+
+@cache.command()
+def verify(folder: _Folder = "") -> None:
+    """Reads every entry and its seal. Those that are damaged or were sealed with another key are named, and left as they are; 1 where any are."""
+    with _told():
+        store = _store(folder)
+        found, count = store.untrusted(), len(store.names())
+    for why in found.values():
+        console.print(why, highlight=False, soft_wrap=True)
+    console.print(f"{count - len(found)} of {count} entries of {store.folder} can be trusted")
+    raise typer.Exit(1 if found else 0)
+
+
+@cache.command(name="save")
+def save_cache(file: Annotated[str, typer.Argument(help="the file to write")], folder: _Folder = "") -> None:
+    """Writes all entries to one file, which `tracework cache load` reads on another machine of the same kind."""
+    from tracework_runtime import carry
+
+    with _told():
+        store = _store(folder)
+        names = sorted(store.names())
+        content = carry(store, names)
+        Path(file).write_bytes(content)
+    console.print(f"{len(names)} entries of {store.folder}, {len(content):,} bytes, are in {file}", soft_wrap=True)
+
+
+@cache.command(name="load")
+def load_cache(file: Annotated[str, typer.Argument(help="what `tracework cache save` wrote")], folder: _Folder = "") -> None:
+    """Puts the entries of a file into the cache. They are programs that will run: load only what you trust."""
+    from tracework_runtime import put_carried
+
+    with _told():
+        store = _store(folder)
+        names = put_carried(store, Path(file).read_bytes())
+    console.print(f"{len(names)} entries of {file} are in {store.folder}", soft_wrap=True)
+
+
+@app.command()
+def adopt(folder: _Folder = "") -> None:
+    """Makes a cache folder that was copied from another machine or user usable here. Its entries are programs: adopt only what you trust."""
+    with _told():
+        store = _store(folder)
+        console.print(f"{store.adopt()} entries of {store.folder} adopted")
 
 
 tune = typer.Typer(no_args_is_help=True, help="Tuning books: what max_autotune has measured, a line of JSON a problem.")
@@ -150,19 +222,12 @@ app.add_typer(tune, name="tune")
 
 
 @tune.command()
-def show(folder: Annotated[str, typer.Argument(help="a cache folder; left out: the one in use")] = "") -> None:
+def show(folder: _Folder = "") -> None:
     """Prints what was measured with a cache folder."""
-    import tracework_runtime as runtime
     from tracework_inductor.autotune.book import kept
 
-    from . import config
-
-    settings = config.current()
-    try:
-        store = runtime.Store(folder or settings.cache_dir or None, secret_key=runtime.secret(settings.cache_key or None))
-    except runtime.RuntimeFailure as error:
-        _say(error)
-        raise typer.Exit(1) from error
+    with _told():
+        store = _store(folder)
     for row in kept(store):
         typer.echo(row.line())
 

@@ -155,6 +155,25 @@ class Store:
         """The keys of a kind's entries, whether they can be trusted or not."""
         return sorted(path.name.removesuffix(suffix) for path in (self.root / kind).glob(f"*/*{suffix}"))
 
+    def names(self) -> dict[tuple[str, str, str], os.stat_result]:
+        """(kind, key, suffix) of every entry, whether it can be trusted or not, with the facts of its file."""
+        found = {}
+        for path, facts in self._entries():
+            if path.is_relative_to(self.root) and len(parts := path.relative_to(self.root).parts) == len(("kind", "ke", "key")):
+                key, dot, suffix = parts[-1].partition(".")
+                found[parts[0], key, dot + suffix] = facts
+        return found
+
+    def untrusted(self) -> dict[tuple[str, str, str], str]:
+        """Why entries cannot be trusted, by (kind, key, suffix); all are left as they are."""
+        found = {}
+        for name in self.names():
+            try:
+                self._seal.open(_name(*name), _read(self.file(*name)))
+            except (CacheCorrupt, OSError) as error:
+                found[name] = error.message if isinstance(error, CacheCorrupt) else str(error)
+        return found
+
     def size(self) -> int:
         """Bytes of all entries."""
         return sum(facts.st_size for _, facts in self._entries())
