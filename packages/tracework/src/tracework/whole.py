@@ -175,22 +175,22 @@ class _Maker:
     def program(self) -> runtime.Program:
         """What was added."""
         module = self._function if isinstance(self._function, torch.nn.Module) else None
-        options = runtime_options(self._options)
+        options, folder = runtime_options(self._options), "targets/0/"
+        machine = facts_of_machine({"cpu", *(device for entry in self._entries for device in entry["devices"])})
         manifest = {
             "name": getattr(self._function, "__qualname__", type(self._function).__qualname__),
-            "target": facts_of_machine({"cpu", *(device for entry in self._entries for device in entry["devices"])}),
+            "targets": [{"machine": machine, "folder": folder, "entries": self._entries}],
             "parameters": [
                 [p.name, p.kind.name, [] if p.default is p.empty else [_default(p.default)]]
                 for p in self.signature.parameters.values()
             ],
-            "entries": self._entries,
             "weights": described(self._weights)[0],
             "names": sorted(module.state_dict()) if module is not None else [],
             "aliases": _aliases(module, self._weights),
         }
-        members = {f"artifacts/{number}.twa": artifact.to_bytes() for number, artifact in enumerate(self._artifacts)}
+        members = {f"{folder}artifacts/{number}.twa": artifact.to_bytes() for number, artifact in enumerate(self._artifacts)}
         binaries = self._stage("runtime", runtime.Binaries.of, self._artifacts, options)
-        members.update({f"binaries/{name}": data for name, data in binaries.members().items()})
+        members.update({f"{folder}binaries/{name}": data for name, data in binaries.members().items()})
         weights = {name: tensor.detach() for name, tensor in self._weights.items()}
         return runtime.Program(Contents(json.loads(json.dumps(manifest)), members, weights), options)
 

@@ -1,10 +1,12 @@
 """Program: functions compiled as a whole, that run without their source, a compiler or a capture.
 
 Contents are a manifest (data), members (bytes of artifacts and binaries) and weights. They make a Program, whether they were just compiled or
-read from a file. The manifest has `target` (target.py), `parameters` of the function, `entries`, one for each way in which it was compiled,
-`names` and `aliases` of weights. An entry: `artifact`, the number of its artifact; `inputs`, where each input of the graph is read; `arguments`, `symbols`,
-`conditions`, `same`, `places`, `state` and `devices`, which checks.py reads; `written`, slots of inputs and how many versions a call adds;
-`versions` of outputs; `outputs`, how what the program gives is made from what the graph gives; `result`, the tree of the call's result.
+read from a file. The manifest has `parameters` of the function, `names` and `aliases` of weights, and `targets`: for each kind of machine,
+`machine` (target.py), the `folder` of its members, and `entries`, one for each way in which the function was compiled.
+
+An entry: `artifact`, the number of its artifact; `inputs`, where each input of the graph is read; `arguments`, `symbols`, `conditions`, `same`,
+`places`, `state` and `devices`, which checks.py reads; `written`, slots of inputs and how many versions a call adds; `versions` of outputs;
+`outputs`, how what the program gives is made from what the graph gives; `result`, the tree of the call's result; `cudagraphs`, as the option.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _PLACES = ("inside", "beside", "left out")
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What a program is made of. members: "artifacts/N.twa", and "binaries/..." as Binaries.members() names them."""
+    """What a program is made of. members: below a target's folder "artifacts/N.twa", and "binaries/..." as Binaries.members() names them; those
+    of other targets need not be there."""
 
     manifest: Mapping[str, Any]
     members: Mapping[str, bytes]
@@ -53,15 +56,18 @@ class Program:
     Gradients are not computed: a call is as under torch.no_grad(). Weights are its own, or those of a module that it was loaded with.
     """
 
-    def __init__(self, contents: Contents, options: RuntimeOptions = DEFAULT_OPTIONS) -> None:
-        """Raises ProgramFileError for contents that make no program, LoadError for binaries or operators that are not there."""
+    def __init__(self, contents: Contents, options: RuntimeOptions = DEFAULT_OPTIONS, target: int = 0) -> None:
+        """target: the one that fits this machine. Raises ProgramFileError for contents that make no program, LoadError for binaries or
+        operators that are not there."""
         self._contents = contents
         manifest = contents.manifest
         self._weights = dict(contents.weights)
         try:
             self._signature = signature_of(manifest["parameters"])
-            binaries = Binaries.from_members(_below(contents.members, "binaries/"))
-            self._entries = [self._entry(entry, options, binaries) for entry in manifest["entries"]]
+            chosen = manifest["targets"][target]
+            members = _below(contents.members, chosen["folder"])
+            binaries = Binaries.from_members(_below(members, "binaries/"))
+            self._entries = [self._entry(entry, options, members, binaries) for entry in chosen["entries"]]
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             if isinstance(error, ProgramFileError):
                 raise
@@ -151,6 +157,10 @@ class Program:
         """
         if weights not in _PLACES:
             raise ValueError(f"weights= is one of {', '.join(map(repr, _PLACES))}, not {weights!r}")
+        targets = self._contents.manifest["targets"]
+        missing = [t["folder"] for t in targets if not _below(self._contents.members, t["folder"])]
+        if missing:
+            raise ValueError("it was read from a file with other targets, of which this process has none: copy the file")
         facts, content = weight_files.described(self._weights)
         members: dict[str, bytes | memoryview] = dict(self._contents.members)
         if weights == "inside":
@@ -168,9 +178,11 @@ class Program:
 
     # one entry
 
-    def _entry(self, entry: Mapping[str, Any], options: RuntimeOptions, binaries: Binaries) -> _Entry:
+    def _entry(
+        self, entry: Mapping[str, Any], options: RuntimeOptions, members: Mapping[str, bytes], binaries: Binaries
+    ) -> _Entry:
         try:
-            artifact = Artifact.from_bytes(self._contents.members[f"artifacts/{entry['artifact']}.twa"])
+            artifact = Artifact.from_bytes(members[f"artifacts/{entry['artifact']}.twa"])
         except ArtifactError as error:
             raise ProgramFileError(f"an artifact of the program cannot be read: {error.message}", advice=error.advice) from error
         _demand_operators(artifact)
@@ -376,18 +388,24 @@ def load_program(
     try:
         manifest = archive.manifest
         try:
-            unfit, where, kept = misfit(manifest["target"]), manifest["weights"]["where"], manifest["weights"]
+            misfits = [misfit(target["machine"]) for target in manifest["targets"]]
+            chosen = next((number for number, found in enumerate(misfits) if found is None), None)
+            where, kept = manifest["weights"]["where"], manifest["weights"]
+            folder = "" if chosen is None else manifest["targets"][chosen]["folder"]
         except (KeyError, TypeError) as error:
             raise archive.refused(f"its manifest is damaged ({error!r})", "make the file again with this version") from error
-        if unfit is not None:
-            raise archive.refused(*unfit)
-        members = {name: archive.member(name) for name in manifest["members"] if name != WEIGHTS}
+        if chosen is None:
+            raise archive.refused(
+                "; ".join(dict.fromkeys(found[0] for found in misfits if found)) or "it has no target",
+                next((found[1] for found in misfits if found), "make the file again"),
+            )
+        members = {name: archive.member(name) for name in manifest["members"] if name.startswith(folder) and name != WEIGHTS}
         weights: dict[str, torch.Tensor] = {}
         if module is None:
             weights = _read_weights(archive, file, where, kept, key)
     finally:
         archive.close()
-    program = Program(Contents(manifest, members, weights), options)
+    program = Program(Contents(manifest, members, weights), options, chosen)
     if module is not None:
         program._take_from(module)
     return program

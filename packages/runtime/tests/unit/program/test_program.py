@@ -37,14 +37,15 @@ def program(entry=None, target=None, artifact=None):
     weights = {"scale": torch.tensor([1.0, 2.0, 3.0])}
     manifest = {
         "name": "f",
-        "target": {**facts_of_machine(["cpu"]), **(target or {})},
         "parameters": [["x", "POSITIONAL_OR_KEYWORD", []], ["k", "POSITIONAL_OR_KEYWORD", [2]]],
-        "entries": [{**ENTRY, **(entry or {})}],
+        "targets": [
+            {"machine": {**facts_of_machine(["cpu"]), **(target or {})}, "folder": "t/", "entries": [{**ENTRY, **(entry or {})}]}
+        ],
         "weights": described(weights)[0],
         "names": ["scale", "other"],
         "aliases": {"tied": "scale"},
     }
-    members = {"artifacts/0.twa": (artifact or Artifact("k" * 8, HOST)).to_bytes()}
+    members = {"t/artifacts/0.twa": (artifact or Artifact("k" * 8, HOST)).to_bytes()}
     return Program(Contents(manifest, members, weights))
 
 
@@ -198,9 +199,9 @@ REFUSED = {
     "older": (lambda: with_manifest(schema=0), "schema 0.*\n.*make it again"),
     "a changed manifest": (lambda: with_manifest(name="g"), "its manifest does not have the hash"),
     "no seal": (lambda: rewritten(lambda m: {"seal.json": b"[]"}), "its seal is damaged"),
-    "a changed artifact": (lambda: rewritten(flipped("artifacts/0.twa")), "artifacts/0.twa does not have the hash"),
+    "a changed artifact": (lambda: rewritten(flipped("t/artifacts/0.twa")), "artifacts/0.twa does not have the hash"),
     "another artifact": (
-        lambda: rewritten(lambda m: {"artifacts/0.twa": m["weights.bin"]}),
+        lambda: rewritten(lambda m: {"t/artifacts/0.twa": m["weights.bin"]}),
         "artifacts/0.twa does not have the hash",
     ),
     "changed weights": (lambda: rewritten(flipped("weights.bin")), "weights.bin does not have the hash"),
@@ -265,7 +266,8 @@ def test_manifests_that_make_no_program(field):
 
 def test_two_entries_are_tried_in_order():
     one, other = program(), program(entry={"arguments": [["tuple", [X, ["constant", 3]]], ["dict", [], []]]})
-    manifest = {**one._contents.manifest, "entries": [e for p in (one, other) for e in p._contents.manifest["entries"]]}
+    entries = [e for p in (one, other) for e in p._contents.manifest["targets"][0]["entries"]]
+    manifest = {**one._contents.manifest, "targets": [{**one._contents.manifest["targets"][0], "entries": entries}]}
     both = Program(Contents(manifest, one._contents.members, one._contents.weights))
     assert [both(torch.ones(2, 3), k)["n"] for k in (2, 3)] == [(2, 2), (2, 3)]
     with pytest.raises(InputError, match="(?s)no entry.*0: k: expected 2, got 4.*1: k: expected 3, got 4"):
@@ -285,3 +287,17 @@ def test_writes_count_versions_and_need_memory_of_their_own():
     made._weights["scale"] = x[1]
     with pytest.raises(InputError, match="share memory"):
         made(x)
+
+
+def test_the_target_that_fits_is_taken():
+    one, other = (
+        program(target={"machine": "vax"}),
+        program(entry={"arguments": [["tuple", [X, ["constant", 3]]], ["dict", [], []]]}),
+    )
+    (first,), (second,) = (p._contents.manifest["targets"] for p in (one, other))
+    manifest = {**one._contents.manifest, "targets": [{**first, "folder": "vax/"}, second]}
+    members = {**other._contents.members, "vax/artifacts/0.twa": b"of a vax"}
+    loaded = load_program(io.BytesIO(saved(Program(Contents(manifest, members, other._contents.weights), target=1))))
+    assert loaded(torch.ones(2, 3), 3)["n"] == (2, 3)
+    with pytest.raises(ValueError, match="copy the file"):
+        loaded.save(io.BytesIO())
