@@ -29,9 +29,9 @@ if TYPE_CHECKING:
         UnknownName,
     )
     from .explanation import explain
-    from .loading import load, save
+    from .loading import load
     from .options import list_mode_options, list_options
-    from .programs import aot_compile
+    from .programs import aot_compile, save
     from .reporting import report
 
 __all__ = [
@@ -69,7 +69,7 @@ __all__ = [
 
 HOMES: Mapping[str, str] = {
     "UncompiledWarning": "tracework_capture",
-    "aot_compile": ".programs",
+    **dict.fromkeys(("aot_compile", "save"), ".programs"),
     "explain": ".explanation",
     "report": ".reporting",
     "replace_torch_compile": ".drop_in",
@@ -81,7 +81,7 @@ HOMES: Mapping[str, str] = {
     **dict.fromkeys(("CannotCarry", "TraceworkError", "UnknownName"), ".errors"),
 }
 """Name -> the module that it comes from."""
-ALONE: Mapping[str, str] = dict.fromkeys(("load", "save"), ".loading")
+ALONE: Mapping[str, str] = {"load": ".loading"}
 """The same for names with which nothing else is loaded: a program that only loads what was compiled has no use for the compiler."""
 
 

@@ -1,40 +1,14 @@
-"""save() and load(): programs as files. Nothing that compiles is imported: what load() gives runs without it."""
+"""load(): programs from files. Nothing that compiles is imported: what it gives runs without it."""
 
 from __future__ import annotations
 
 import os
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import tracework_runtime as runtime
 
-from .errors import InvalidArgument
-
 if TYPE_CHECKING:
     import torch
-
-
-def save(
-    program: Any, file: str | os.PathLike[str] | IO[bytes], *, weights: str = "inside", key: bytes | str | None = None
-) -> None:
-    """Writes what aot_compile() gave to one file, which load() reads on a machine without a compiler and without the program's source.
-
-    Args:
-        program: what aot_compile() gave.
-        file: a name, such as "m.tw", or something that is open for writing bytes.
-        weights: "inside" of the file; "beside" it, in `m.tw.weights`; "left out": it is loaded with a module that has them.
-        key: signs the file, so that load(..., key=) takes it for yours.
-
-    Raises:
-        InvalidArgument: for anything else.
-    """
-    if not isinstance(program, runtime.Program):
-        raise InvalidArgument(
-            f"save() takes what aot_compile() gave, not {program!r}. Write save(aot_compile(fn, example_inputs), {str(file)!r})."
-        )
-    try:
-        program.save(file, weights=weights, key=key)
-    except ValueError as error:
-        raise InvalidArgument(f"save(): {error}.") from error
 
 
 def load(

@@ -1,10 +1,12 @@
-"""aot_compile(): a function or module compiled ahead of its calls, as a whole."""
+"""aot_compile() and save(): a function or module compiled ahead of its calls, as a whole, and written to a file."""
 
 from __future__ import annotations
 
+import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import torch
 import tracework_runtime as runtime
@@ -14,6 +16,7 @@ from .compiled_module import CompiledModule
 from .errors import InvalidArgument, NotCallable
 from .observe import Observe, nothing
 from .options import build
+from .seen_calls import examples_of
 from .torch_shapes import of_exported
 from .whole import compile_whole
 
@@ -101,3 +104,44 @@ def _example(given: Any) -> Example:
     if hasattr(given, "args") and hasattr(given, "kwargs"):
         return tuple(given.args), dict(given.kwargs)
     raise InvalidArgument(f"aot_compile() takes the pair (args, kwargs), as in ((x,), {{}}), not {given!r}.")
+
+
+def save(
+    program: Any, file: str | os.PathLike[str] | IO[bytes], *, weights: str = "inside", key: bytes | str | None = None
+) -> None:
+    """Writes a compiled function to one file, which load() reads on a machine without a compiler and without the program's source.
+
+    Args:
+        program: what aot_compile() gave; or what compile() gave, after calls: it is compiled as a whole for arguments like those of its entries.
+        file: a name, such as "m.tw", or something that is open for writing bytes.
+        weights: "inside" of the file; "beside" it, in `m.tw.weights`; "left out": it is loaded with a module that has them.
+        key: signs the file, so that load(..., key=) takes it for yours.
+
+    Raises:
+        InvalidArgument: for anything else, and for a function that was not called yet.
+        CannotCarry: see aot_compile().
+    """
+    if not isinstance(program, runtime.Program):
+        program = _program_of(program, file)
+    try:
+        program.save(file, weights=weights, key=key)
+    except ValueError as error:
+        raise InvalidArgument(f"save(): {error}.") from error
+
+
+def _program_of(compiled: Any, file: Any) -> runtime.Program:
+    """What compile() gave, compiled as a whole for arguments like those that it has been called with."""
+    ahead = getattr(compiled, "aot_compile", None)
+    if not isinstance(ahead, functools.partial):
+        raise InvalidArgument(
+            f"save() takes what aot_compile() or compile() gave, not {compiled!r}. Write"
+            f" save(aot_compile(fn, example_inputs), {str(file)!r})."
+        )
+    function, arguments = ahead.args
+    entries = compiled._tracework.call if isinstance(compiled, CompiledModule) else compiled
+    examples = examples_of(entries)
+    if not examples:
+        raise InvalidArgument("save(): the function has no entries. Call it first, or give aot_compile() example inputs.")
+    mode, ours, _ = backends.apart(arguments.get("backend"), arguments.get("mode"), arguments.get("options"))
+    given, shapes = [example[:2] for example in examples], [example[2] for example in examples]
+    return compile_whole(function, given, build(mode, ours, config.current()), nothing, known=shapes)

@@ -52,9 +52,10 @@ def compile_whole(
     dynamic: bool | None = None,
     dynamic_shapes: Any = None,
     shapes_spec: Any = None,
+    known: Sequence[Shapes] | None = None,
 ) -> runtime.Program:
     """A program with an entry for each example, (args, kwargs), and for sizes of 1 that `dynamic_shapes` lets in. See aot_compile and compile
-    for the others."""
+    for the others. known: instead of them, what is open of each example."""
     if options.fallback_by_default:
         raise InvalidArgument("aot_compile(): mode='lite' compiles no kernels. Leave it out.")
     if options.cxx or not torch.cuda.is_available():
@@ -67,9 +68,9 @@ def compile_whole(
             declared = capture.declared_shapes(shapes_spec, target, through=True)
         except capture.ControlMisuse as error:
             raise InvalidArgument(str(error)) from error
-    for args, kwargs in examples:
+    for number, (args, kwargs) in enumerate(examples):
         args, kwargs = maker.bound(args, kwargs)
-        shapes = given_shapes(dynamic_shapes, maker.signature, args, kwargs)
+        shapes = given_shapes(dynamic_shapes, maker.signature, args, kwargs) if known is None else known[number]
         if declared is not None:
             shapes.declared = dict(declared)
         maker.add(args, kwargs, dynamic, shapes)

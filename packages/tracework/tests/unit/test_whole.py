@@ -295,7 +295,7 @@ WRONG = {
     "do not fit .*missing a required argument": lambda: tracework.aot_compile(lambda x, y: x, (x(),)),
     r"takes the pair \(args, kwargs\)": lambda: tracework.compile(torch.sin).aot_compile((x(),)),
     "is for backend='inductor'": lambda: tracework.compile(torch.sin, backend="eager").aot_compile(((x(),), {})),
-    r"save\(\) takes what aot_compile\(\) gave": lambda: tracework.save(torch.sin, "m.tw"),
+    r"save\(\) takes what aot_compile\(\) or compile\(\) gave": lambda: tracework.save(torch.sin, "m.tw"),
     "'beside' takes the name": lambda: tracework.save(tracework.aot_compile(torch.sin, (x(),)), io.BytesIO(), weights="beside"),
 }
 
@@ -337,3 +337,36 @@ def test_precompile(tmp_path):
             wrong()
     with pytest.raises(compiler.PrecompileError, match="one backend"):
         compiler.precompile.capture(torch.sin, artifact_path=name, backend="eager")
+
+
+SAVED_AFTER_CALLS = {
+    "a function": (lambda x, k=2: x * k + x.shape[0], ()),
+    "containers": (lambda d, r: {"y": d["x"] + r[0], "r": r[1]}, ({"x": x()}, [x(), "text"])),
+}
+
+
+@pytest.mark.parametrize("case", SAVED_AFTER_CALLS)
+def test_a_compiled_function_is_saved_after_calls(case, tmp_path):
+    function, args = SAVED_AFTER_CALLS[case]
+    compiled = tracework.compile(function)
+    for n in (3, 5):
+        compiled(*(args or (x(n, 4),)))
+    tracework.save(compiled, tmp_path / "m.tw")
+    for given in [args] if args else [(x(n, 4),) for n in (3, 5, 9)]:
+        found, expected = parts(tracework.load(tmp_path / "m.tw")(*given)), parts(function(*given))
+        torch.testing.assert_close(found[0], expected[0])
+        assert found[1] == expected[1]
+
+
+def test_a_compiled_module_is_saved_after_calls(tmp_path):
+    net = Net().eval()
+    compiled = tracework.compile(net)
+    with pytest.raises(tracework.InvalidArgument, match="has no entries"):
+        tracework.save(compiled, tmp_path / "m.tw")
+    with torch.no_grad():
+        compiled(x(3, 4), flag="on")
+        compiled(x(5, 4), flag="on")
+        tracework.save(compiled, tmp_path / "m.tw")
+        found, expected = (parts(call(x(9, 4), flag="on")) for call in (tracework.load(tmp_path / "m.tw"), net))
+        torch.testing.assert_close(found[0], expected[0])
+        assert found[1] == expected[1]
