@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from tracework_runtime.errors import ProgramFileError
+from tracework_runtime.program.weights import Content
 
-__all__ = ["KIND", "SCHEMA", "Archive", "write"]
+__all__ = ["KIND", "SCHEMA", "Archive", "digest_of", "write"]
 
 KIND = "tracework program"
 SCHEMA = 1
@@ -29,8 +30,16 @@ _AGAIN = "copy it again, or make it again"
 File = str | os.PathLike[str] | IO[bytes]
 
 
-def write(file: File, manifest: Mapping[str, Any], members: Mapping[str, bytes | memoryview], key: bytes | None = None) -> None:
-    """Writes a file; one with a name appears complete or not at all. Members that are memory are not compressed."""
+def digest_of(data: bytes | Content) -> str:
+    """The hash of a member."""
+    digest = hashlib.sha256()
+    for part in (data,) if isinstance(data, bytes) else data:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def write(file: File, manifest: Mapping[str, Any], members: Mapping[str, bytes | Content], key: bytes | None = None) -> None:
+    """Writes a file; one with a name appears complete or not at all. Weights are not compressed."""
     if isinstance(file, (str, os.PathLike)):
         target = Path(file)
         handle, made = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
@@ -43,17 +52,18 @@ def write(file: File, manifest: Mapping[str, Any], members: Mapping[str, bytes |
             Path(made).unlink(missing_ok=True)
             raise
         return
-    hashes = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in members.items()}
+    hashes = {name: {"sha256": digest_of(data), "size": len(data)} for name, data in members.items()}
     text = json.dumps({"kind": KIND, "schema": SCHEMA, **manifest, "members": hashes}, sort_keys=True).encode()
     digest = hashlib.sha256(text).digest()
     seal = {"manifest": digest.hex(), "signature": None if key is None else _signature(key, digest)}
     with zipfile.ZipFile(file, "w") as archive:
         for name, data in ((MANIFEST, text), (SEAL, json.dumps(seal).encode()), *members.items()):
-            how = zipfile.ZIP_STORED if isinstance(data, memoryview) else zipfile.ZIP_DEFLATED
+            how = zipfile.ZIP_DEFLATED if isinstance(data, bytes) else zipfile.ZIP_STORED
             info = zipfile.ZipInfo(name)  # of no date: equal programs are equal files
             info.compress_type, info.file_size = how, len(data)
             with archive.open(info, "w") as member:
-                member.write(data)
+                for part in (data,) if isinstance(data, bytes) else data:
+                    member.write(part)
 
 
 def _umask() -> int:

@@ -12,7 +12,6 @@ An entry: `artifact`, the number of its artifact; `inputs`, where each input of 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from tracework_runtime.errors import ArtifactError, InputError, LoadError, Progr
 from tracework_runtime.load import load
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 from tracework_runtime.program import weights as weight_files
-from tracework_runtime.program.archive import Archive, File, write
+from tracework_runtime.program.archive import Archive, File, digest_of, write
 from tracework_runtime.program.checks import ArgumentCheck, signature_of
 from tracework_runtime.program.target import misfit
 from tracework_runtime.program.values import Make, constant_of, getter, maker
@@ -162,14 +161,14 @@ class Program:
         if missing:
             raise ValueError("it was read from a file with other targets, of which this process has none: copy the file")
         facts, content = weight_files.described(self._weights)
-        members: dict[str, bytes | memoryview] = dict(self._contents.members)
+        members: dict[str, bytes | weight_files.Content] = dict(self._contents.members)
         if weights == "inside":
             members[WEIGHTS] = content
         elif weights == "beside":
             if not isinstance(file, (str, os.PathLike)):
                 raise ValueError("weights='beside' takes the name of a file, which the weights' is made from")
             write(_beside(file), {"program": self._contents.manifest["name"]}, {WEIGHTS: content}, _key(key))
-        kept = {**facts, "where": weights, "sha256": hashlib.sha256(content).hexdigest()}
+        kept = {**facts, "where": weights, "sha256": digest_of(content)}
         write(file, {**self._contents.manifest, "weights": kept}, members, _key(key))
 
     def save_compiled_function(self, path: str | os.PathLike[str], external_data: Any = None) -> None:

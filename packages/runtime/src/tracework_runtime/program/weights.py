@@ -6,12 +6,12 @@ Tensors that share memory share it again when they are read.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["described", "memory_of", "placed"]
+__all__ = ["Content", "described", "memory_of", "placed"]
 
 _ALIGNMENT = 64
 
@@ -23,7 +23,24 @@ def memory_of(tensor: torch.Tensor) -> memoryview:
     return memoryview((ctypes.c_char * size).from_address(storage.data_ptr()) if size else bytearray()).cast("B")
 
 
-def described(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, Any], memoryview]:
+class Content:
+    """The bytes of tensors' storages, each filled up to where the next may begin: parts of memory, not all at once."""
+
+    def __init__(self, held: Sequence[torch.Tensor]) -> None:
+        self._held = held
+
+    def __len__(self) -> int:
+        return sum(_whole(tensor.untyped_storage().nbytes()) for tensor in self._held)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        for tensor in self._held:
+            storage = tensor.untyped_storage()
+            on_cpu = torch.empty(0, dtype=torch.uint8).set_(storage.cpu())  # alive as long as its memory is read
+            yield memory_of(on_cpu)
+            yield memoryview(bytes(_whole(storage.nbytes()) - storage.nbytes()))
+
+
+def described(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, Any], Content]:
     """Where each tensor lies among the bytes, as data, and these bytes."""
     places: dict[tuple[str, int], int] = {}
     held: list[torch.Tensor] = []
@@ -41,15 +58,8 @@ def described(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, Any], memo
             "strides": list(flat.stride()),
             "offset": flat.storage_offset(),
         }
-    storages: list[dict[str, Any]] = [{"device": str(t.device), "size": t.untyped_storage().nbytes()} for t in held]
-    content = bytearray(sum(_whole(s["size"]) for s in storages))
-    at = 0
-    for tensor, place_of in zip(held, storages, strict=True):
-        size = place_of["size"]
-        on_cpu = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage().cpu())
-        content[at : at + size] = memory_of(on_cpu)
-        at += _whole(size)
-    return {"storages": storages, "tensors": facts}, memoryview(content)
+    storages = [{"device": str(t.device), "size": t.untyped_storage().nbytes()} for t in held]
+    return {"storages": storages, "tensors": facts}, Content(held)
 
 
 def _whole(size: int) -> int:
