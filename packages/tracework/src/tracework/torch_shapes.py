@@ -58,9 +58,11 @@ def _parameters(
                 yield f"{name}[{key!r}]", ("kwargs", key), kwargs.get(key), one
         elif parameter.kind is parameter.KEYWORD_ONLY:
             yield name, ("kwargs", name), kwargs.get(name), part
-        else:
-            yield name, ("args", place), args[place] if place < len(args) else None, part
+        elif place < len(args):
+            yield name, ("args", place), args[place], part
             place += 1
+        else:
+            yield name, ("kwargs", name), kwargs.get(name), part
 
 
 def _walk(spec: Any, value: Any, path: tuple[Any, ...], name: str, found: Shapes) -> None:

@@ -69,7 +69,7 @@ def compile_whole(
         except capture.ControlMisuse as error:
             raise InvalidArgument(str(error)) from error
     for number, (args, kwargs) in enumerate(examples):
-        args, kwargs = maker.bound(args, kwargs)
+        maker.check(args, kwargs)
         shapes = given_shapes(dynamic_shapes, maker.signature, args, kwargs) if known is None else known[number]
         if declared is not None:
             shapes.declared = dict(declared)
@@ -94,14 +94,12 @@ class _Maker:
         self._artifacts: list[runtime.Artifact] = []
         self._weights: dict[str, torch.Tensor] = {}
 
-    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments as calls are given them, with defaults. Raises InvalidArgument where they do not fit."""
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises InvalidArgument for arguments that do not fit. They stay as they are given: decorators may tell the difference."""
         try:
-            bound = self.signature.bind(*args, **kwargs)
+            self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidArgument(f"aot_compile(): the example arguments do not fit {self._place}: {error}.") from error
-        bound.apply_defaults()
-        return bound.args, bound.kwargs
 
     def add(self, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: bool | None, shapes: Shapes) -> None:
         """An entry for such arguments."""
@@ -262,6 +260,7 @@ class _Call:
     ) -> None:
         self._call, self._function, self._weights = call, function, weights
         self._names = names_of(signature)
+        self._with_defaults = [p.name for p in signature.parameters.values() if p.default is not p.empty]
         self._given = {"args": args, "kwargs": kwargs}
         self.refused: list[str] = []
         guards = list(call.graph.guards)
@@ -414,6 +413,8 @@ class _Call:
         for step in _chain(source):
             if isinstance(step, sources.DictItem) and isinstance(step.base, sources.Const):
                 text = text.replace(str(step), str(step.key), 1)
+            elif isinstance(step, sources.DefaultArg) and str(step.base) == "self":
+                text = text.replace(str(step), f"{self._with_defaults[step.index]}'s default", 1)
             elif isinstance(step, sources.CellContents) and str(step.base) == "self":
                 free = getattr(getattr(self._function, "__code__", None), "co_freevars", ())
                 text = text.replace(str(step), free[step.index], 1) if step.index < len(free) else text

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import io
 
 import pytest
@@ -212,8 +213,8 @@ REFUSED = {
     "calls print": prints,
     "changes what is in .*SEEN": lambda x: SEEN.append(1) or x + 1,
     "computes its result outside of the graph": lambda x: (x + 1).numpy(),
-    "looks into c, a Plain": lambda x, c=Plain(): x * c.t,  # noqa: B008
-    "takes g by its rng": lambda x, g=torch.Generator(): torch.rand(4, generator=g) + x,  # noqa: B008
+    "takes the tensor c's default.t": lambda x, c=Plain(): x * c.t,  # noqa: B008
+    "takes .* by its rng": lambda x, g=torch.Generator(): torch.rand(4, generator=g) + x,  # noqa: B008
     "its result has a .*Plain": lambda x: (x + 1, PLAIN),
 }
 PLAIN = Plain()
@@ -224,6 +225,28 @@ def test_what_cannot_be_carried(message):
     with pytest.raises(tracework.CannotCarry, match=message):
         tracework.aot_compile(REFUSED[message], (x(),))
     assert not SEEN
+
+
+def test_what_is_looked_into():
+    with pytest.raises(tracework.CannotCarry, match="looks into c, a Plain"):
+        tracework.aot_compile(lambda x, c: x * c.t, (x(), Plain()))
+
+
+def keywords_only_once(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **{"k": 3, **kwargs})
+
+    return wrapper
+
+
+def test_arguments_stay_as_they_were_given():
+    function = keywords_only_once(lambda x, j=1, k=2: x * k + j)
+    program = tracework.aot_compile(function, (x(),))
+    for call in (lambda: program(x()), lambda: program(x=x()), lambda: program(x(), 1), lambda: program(x(), j=1)):
+        assert torch.equal(call(), x() * 3 + 1)
+    with pytest.raises(InputError, match="j: expected 1, which it was compiled with, got 2"):
+        program(x(), 2)
 
 
 def test_states_that_are_refused():

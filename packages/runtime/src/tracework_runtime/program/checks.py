@@ -71,6 +71,9 @@ class ArgumentCheck:
 
     def __init__(self, entry: Mapping[str, Any], signature: inspect.Signature) -> None:
         self._names = names_of(signature)
+        self._parameters = signature.parameters
+        (_, positional), (_, named, _) = entry["arguments"]
+        self._positional, self._named = len(positional), [constant_of(name) for name in named]
         self._checks: list[tuple[Callable[[Any], Any], Check]] = []
         self._texts: dict[tuple[Any, ...], str] = {}
         for root, pattern in zip(("args", "kwargs"), entry["arguments"], strict=True):
@@ -113,6 +116,26 @@ class ArgumentCheck:
             if not holds:
                 self._refuse_condition(text, code, origin, values)
         return values
+
+    def as_compiled(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """A call's arguments by the names of parameters, with defaults, as (args, kwargs) of the call that was compiled. Raises InputError for
+        one that was not given there, unless it is its default."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for name, parameter in self._parameters.items():
+            value = arguments[name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                args += value
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                kwargs.update(value)
+            elif parameter.kind is not parameter.KEYWORD_ONLY and len(args) < self._positional:
+                args.append(value)
+            elif name in self._named:
+                kwargs[name] = value
+            elif value is not parameter.default and not is_same(value, parameter.default):
+                _refuse(f"{name}: expected {parameter.default!r}, which it was compiled with, got {_shown(value)}")
+        in_order = {name: kwargs.pop(name) for name in self._named if name in kwargs}
+        return tuple(args), {**in_order, **kwargs}
 
     def _check_state(self) -> None:
         state = self._state
@@ -241,18 +264,18 @@ def _type_name(value: Any) -> str:
 def _constant_check(wanted: Any, name: str) -> Check:
     def check(value: Any) -> None:
         if not is_same(value, wanted):
-            shown = repr(value) if _is_data(value) else _type_name(value)
-            _refuse(f"{name}: expected {wanted!r}, got {shown}")
+            _refuse(f"{name}: expected {wanted!r}, got {_shown(value)}")
 
     return check
 
 
-def _is_data(value: Any) -> bool:
+def _shown(value: Any) -> str:
+    """A constant, or of other things their type."""
     try:
         constant(value)
     except NotData:
-        return False
-    return True
+        return _type_name(value)
+    return repr(value)
 
 
 def _length_check(container: type, length: int, name: str) -> Check:

@@ -84,10 +84,10 @@ class Program:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given, named = bound.args, bound.kwargs
         failures = []
         for entry in self._entries:
             try:
+                given, named = entry.check.as_compiled(bound.arguments)
                 values = entry.check(given, named)
             except InputError as error:
                 failures.append(error)
