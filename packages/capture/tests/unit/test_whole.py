@@ -87,6 +87,24 @@ def leaves_gradients_off(x):
     return x + 1
 
 
+def sets_and_restores(x):
+    KEEPER.flag = True
+    y = x + 1
+    KEEPER.flag = False
+    return y
+
+
+KEEPER = Holder()
+KEEPER.flag = False
+
+
+def test_what_is_as_before_is_no_effect():
+    assert whole(sets_and_restores, x()).result == out(0)
+    KEEPER.flag = 0  # not the same, though equal
+    with pytest.raises(NotWhole, match="sets .*KEEPER.*flag"):
+        whole(sets_and_restores, x())
+
+
 REFUSED = {
     appends: "changes what is in .*LIST",
     sets: "sets .*HOLDER.*y",

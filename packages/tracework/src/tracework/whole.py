@@ -443,26 +443,29 @@ class _Call:
             self._refuse(
                 f"it depends on what {self._said(guard.source)} holds", "make Python numbers of what it reads", guard.origin
             )
-        if guard.kind == "CONSTANT" and self._path(guard.source) is None and (what := self._variable(guard.source)) is not None:
+        if (
+            guard.kind == "CONSTANT"
+            and self._path(guard.source) is None
+            and (what := self._variable(guard.source, guard.origin)) is not None
+        ):
             self._refuse(
                 f"it reads {what} {self._said(guard.source)}, which is {guard.payload!r} now and which a file cannot follow",
                 "pass it as an argument, or keep it on the module",
                 guard.origin,
             )
 
-    def _variable(self, source: Any) -> str | None:
+    def _variable(self, source: Any, origin: str) -> str | None:
         """ "the global" or "the closure's", for data of the program that is neither an argument nor held by a module; else None."""
-        if self._is_held(source):
+        if self._is_held(source) or _is_installed(origin.partition(":")[0]):  # a closure's variable is read by its own function
             return None
-        for step in _chain(source):
-            if (
-                isinstance(step, sources.CellContents | sources.Closure)
-                and step is not source.base
-                or isinstance(step, sources.Global)
-            ):
-                if isinstance(step, sources.Closure) and step.name == "self":
-                    continue
-                return "the global" if isinstance(step, sources.Global) else "the closure's variable"
+        chain = _chain(source)
+        if any(isinstance(step, sources.DefaultArg | sources.KwDefaultArg) for step in chain):
+            return None
+        for step in chain:
+            if isinstance(step, sources.CellContents) or (isinstance(step, sources.Closure) and step.name != "self"):
+                return "the closure's variable"
+            if isinstance(step, sources.Global):
+                return "the global"
             if isinstance(step, sources.DictItem) and isinstance(step.base, sources.Const) and _is_of_program(step.base.value):
                 return "the global"
         return None
@@ -618,6 +621,11 @@ def _symbol_sources(table: Any) -> dict[str, Any]:
     return {str(symbol): origin for symbol, origin in table.origins.items() if isinstance(origin, sources.Source)}
 
 
+def _is_installed(file: str) -> bool:
+    """Whether a file is of Python or of an installed package, whose variables count as code."""
+    return file.startswith("<frozen") or str(Path(file).absolute()).startswith(_INSTALLED)
+
+
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -627,6 +635,4 @@ def _is_of_program(namespace: Any) -> bool:
         return False
     module = sys.modules.get(namespace["__name__"])
     file = getattr(module, "__file__", None) or namespace.get("__file__")
-    return getattr(module, "__dict__", None) is namespace and (
-        file is None or not str(Path(file).absolute()).startswith(_INSTALLED)
-    )
+    return getattr(module, "__dict__", None) is namespace and (file is None or not _is_installed(file))

@@ -26,6 +26,9 @@ from ..bytecode.liveness import live_locals
 from ..bytecode.resume import ResumePoint, original_code, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
+from ..guards.access import Scope, fetch
+from ..guards.kinds import same_constant
+from ..signals import let_through
 from ..sources import Const
 from .builder import number_tensor
 from .captured import BackendFailed, Captured, name_of
@@ -91,7 +94,20 @@ def effects_of(frame: Any) -> tuple[str, ...]:
         ("leaves settings of torch changed", any(_torch.SETTINGS[n][0]() != v for n, v in modes.states_written.items())),
         ("is under, or leaves, a TorchFunctionMode", bool(modes.modes_at_start or modes.function_modes)),
     )
-    return (*frame.mutations.described(), *(text for text, holds in left_changed if holds))
+    scope = Scope({}, frame.globals)
+
+    def is_as_before(owner: Any, name: str, value: Any) -> bool:
+        """Whether an attribute ends with the constant that it has."""
+        if owner.source is None or value.source is not None or not value.is_constant():
+            return False
+        try:
+            held = _C.instance_dict(fetch(owner.source, scope))
+        except Exception as error:  # what is read from an argument is not there
+            let_through(error)
+            return False
+        return name in held and same_constant(held[name], value.constant())
+
+    return (*frame.mutations.described(is_as_before), *(text for text, holds in left_changed if holds))
 
 
 def keep_grad_mode(frame: Frame, writer: CodeWriter) -> None:

@@ -29,6 +29,9 @@ class MutationLog:
 
     def __init__(self) -> None:
         self.entries: dict[Key, Write] = {}
+        self.written: dict[
+            Key, tuple[Value, str, Value]
+        ] = {}  # key of an attribute -> where it was stored last, its name, its value
         self.stored: dict[Key, int] = {}  # key of an attribute that was stored -> the calls before that
         self.deleted: dict[Key, Write] = {}  # key of an attribute that was deleted -> the entry that deletes it
         self.keep: list[Any] = []  # Values that are changed, and calls as (function, args, kwargs)
@@ -42,6 +45,7 @@ class MutationLog:
     def end(self) -> None:
         """The attempt is over: drops the user's objects."""
         self.entries.clear()
+        self.written.clear()
         self.keep.clear()
 
     def effect(self, key: Key, write: Write) -> None:
@@ -73,13 +77,15 @@ class MutationLog:
                 found.append(kept)
         return found
 
-    def described(self) -> tuple[str, ...]:
-        """Each entry in a few words."""
+    def described(self, is_as_before: Callable[[Value, str, Value], bool]) -> tuple[str, ...]:
+        """Each entry in a few words, but for attributes that end with the value that they had: is_as_before(owner, name, value)."""
         places = {id(v): v.source or v.describe() for v in self.keep if not isinstance(v, tuple)}
         calls = [function for function, *_ in filter(lambda kept: isinstance(kept, tuple), self.keep)]
         texts = []
         for kind, *rest in self.entries:
             if kind == "attribute":
+                if (key := (kind, *rest)) in self.written and is_as_before(*self.written[key]):
+                    continue
                 texts.append(f"sets {places.get(rest[0], 'an object')}.{rest[1]}")
             elif kind == "contents":
                 texts.append(f"changes what is in {places.get(rest[0], 'a container')}")
@@ -100,6 +106,7 @@ class MutationLog:
         self.keep.append(target)
 
         key = ("attribute", id(target), name)
+        self.written[key] = target, name, value
         deleted = self.deleted.get(key)
 
         def write(emit: Emitter) -> None:
@@ -130,6 +137,7 @@ class MutationLog:
             emit.line(f"{emit.const(object)}.__delattr__({owner}, {name!r})")
 
         key = ("attribute", id(target), name)
+        self.written.pop(key, None)
         self.effect(key, write)
         self.deleted[key] = write
 
