@@ -28,6 +28,9 @@ LONG_ROW = 2048
 """From which on half of the blocks fill a GPU."""
 LEAST_SAVED = {"cuda": 8 << 20, "cpu": 1 << 20}
 """Bytes; a kernel that reads fewer takes about the time of a launch, or finds them in a core's own cache."""
+LEAST_ALONE = 4 << 20
+"""Bytes from which on sums of columns of this width are taken in two steps on a CPU without other work on their rows."""
+LEAST_WIDTH = 16
 
 
 def with_mixed_orders(program: Program, fuser: Fuser) -> Fuser:
@@ -41,7 +44,7 @@ def with_mixed_orders(program: Program, fuser: Fuser) -> Fuser:
                 changed, kept = steps
                 made[kept] = group
         mixed = Fuser(changed, fuser.options, fuser.capabilities)
-        alone = [g for g in mixed.run() if all(isinstance(m.node, LoopNode) and m.node.domain == COLUMNS for m in g.members)]
+        alone = [g for g in mixed.run() if _keeps_only(g) and g.members[0].node.device.type != "cpu"]
         if not alone:
             return mixed
         failed = [made[name] for g in alone for name in g.writes]
@@ -49,10 +52,15 @@ def with_mixed_orders(program: Program, fuser: Fuser) -> Fuser:
     return fuser
 
 
+def _keeps_only(group: Group) -> bool:
+    return all(isinstance(m.node, LoopNode) and m.node.domain == COLUMNS for m in group.members)
+
+
 def _beside_rows(fuser: Fuser, columns: Group) -> tuple[Group, int] | None:
-    """A group of sums of columns with the number of blocks that shall keep parts of them, if a group that walks rows reads the same."""
+    """A group of sums of columns with the number of blocks that shall keep parts of them, if a group that walks rows reads the same; or alone,
+    if they are of many rows on a CPU, which reads these one after the other then, with as many threads as it has."""
     full = [m.node for m in columns.members if m.level == "full"]
-    if not full or not all(_is_plain_sum(node) for node in full):
+    if not full or not all(_is_plain_sum(node) and not node.reads & columns.writes for node in full):
         return None
     height, width = (constant_product(sizes) for sizes in (columns.inner, columns.outer))
     if (
@@ -65,9 +73,14 @@ def _beside_rows(fuser: Fuser, columns: Group) -> tuple[Group, int] | None:
     parts = _blocks(fuser.capabilities, device, height, width)
     itemsizes = {fuser.program.buffers[name].layout.dtype.itemsize for node in full for name in node.writes}
     kept = 2 * parts * width * len(full) * max(itemsizes)
+    if not parts or len(itemsizes) > 1 or device == "cpu" and not all(_down_columns(node) for node in full):
+        return None
+    read = sum(_bytes(fuser, name, height * width) for name in set().union(*(n.reads for n in full)))
+    if device == "cpu" and width >= LEAST_WIDTH and read >= LEAST_ALONE:
+        return columns, parts
     for rows in fuser.groups:
         saved = sum(_bytes(fuser, name, height * width) for name in _common(full, rows)) if _walks(rows, height, width) else 0
-        if parts and len(itemsizes) == 1 and saved >= max(LEAST_SAVED[device], 2 * kept):
+        if saved >= max(LEAST_SAVED[device], 2 * kept):
             return columns, parts
     return None
 
@@ -110,6 +123,13 @@ def _walks(group: Group, height: int, width: int) -> bool:
     if [constant_product(group.outer), constant_product(group.inner)] != [height, width]:
         return False
     return any(_in_one_piece(n) for n in nodes if n.body.reduction_axes)
+
+
+def _down_columns(node: LoopNode) -> bool:
+    """Whether elements lie side by side across what is summed up."""
+    axes, last = [a.var for a in node.body.reduction_axes], node.body.axes[-1:]
+    indices = [i.args[1] for i in node.body.loads() if isinstance(i.args[1], Expr)]
+    return bool(last) and all(e.coefficient(last[0].var) == 1 for e in indices if any(e.coefficient(a) != 0 for a in axes))
 
 
 def _along_rows(node: LoopNode) -> bool:

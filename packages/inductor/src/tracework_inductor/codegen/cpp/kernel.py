@@ -310,13 +310,15 @@ class CppKernel:
         for start, size, count in ((group, across.size, ACROSS), (str(tiles.begin(last)), last.size, LENGTH)):
             self.w.open(f"for (int64_t {start} = 0; {start} < {c_index(size)}; {start} += {count})")
         self.w.line(f"const int64_t {group}e = tw_imin({group} + {ACROSS}, {c_index(across.size)});")
-        self.w.line(f"const int64_t {last.var}e = tw_imin({tiles.begin(last)} + {LENGTH}, {c_index(last.size)});")
+        for line in tiles.end(last, c_index(last.size)):
+            self.w.line(line)
         for op, buffer, index in tiles.accesses:
             if op == "load" and in_no_cache(self.kernel, buffer, index):
                 self.w.line(tiles.ahead(self.names[buffer], index))
         begin = tiles.begin(across)
         self.w.open(f"for (int64_t {begin} = {group}; {begin} < {group}e; {begin} += {WIDTH})")
-        self.w.line(f"const int64_t {across.var}e = tw_imin({begin} + {WIDTH}, {group}e);")
+        for line in tiles.end(across, f"{group}e"):
+            self.w.line(line)
         for n, access in enumerate(tiles.accesses):
             self.tiles[access] = f"t{n}[{tiles.place()}]"
             self.w.line(

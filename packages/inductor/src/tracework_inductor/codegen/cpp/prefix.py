@@ -301,12 +301,13 @@ template <class T> TW void tw_stream(T* to, const T* from, int64_t count) {
 #ifdef TW_PAST
   char* at = (char*)to; const char* s = (const char*)from; int64_t n = count * (int64_t)sizeof(T), head = -(int64_t)(uintptr_t)at & 63;
   if (head < n) {
-    __builtin_memcpy(at, s, head);
+    if (head) __builtin_memcpy(at, s, head);
     int64_t k = head;
     for (; k + 64 <= n; k += 64)
       for (int j = 0; j < 64; j += sizeof(tw_line)) {
         tw_line v; __builtin_memcpy(&v, s + k + j, sizeof v); TW_PAST((float*)(at + k + j), v); }
-    __builtin_memcpy(at + k, s + k, n - k); return; }
+    if (k < n) __builtin_memcpy(at + k, s + k, n - k);
+    return; }
 #endif
   __builtin_memcpy(to, from, count * sizeof(T)); }
 TW void tw_fence() {

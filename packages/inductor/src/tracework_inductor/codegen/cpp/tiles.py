@@ -89,8 +89,20 @@ class Tiling:
         start = substitute(index, {a.var: symbol(place, 0, None) for a, place in places.items()})
         return f"&{pointer}[{c_index(start)}], {c_index(step)}"
 
+    def end(self, axis: Axis, most: str) -> list[str]:
+        """The line that says where a tile ends, if they have not all the same extent; `most`: what they end before."""
+        extent = self._unit(axis)
+        if self._extent(axis) == str(extent):
+            return []
+        return [f"const int64_t {axis.var}e = tw_imin({self.begin(axis)} + {extent}, {most});"]
+
+    def _unit(self, axis: Axis) -> int:
+        return LENGTH if axis is self.last else WIDTH
+
     def _extent(self, axis: Axis) -> str:
-        return f"{axis.var}e - {self.begin(axis)}"
+        unit = self._unit(axis)
+        whole = isinstance(axis.size, int) and axis.size % unit == 0
+        return str(unit) if whole else f"{axis.var}e - {self.begin(axis)}"
 
 
 def tiling(kernel: LoopKernel) -> Tiling | None:

@@ -1,4 +1,4 @@
-"""Sums of columns beside rows, and beside elements: of a few rows for each block, added up behind the kernel."""
+"""Sums of columns beside rows, beside elements, and alone: of a few rows for each block, added up behind the kernel."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,12 @@ def mask_backward(g, x, w):
     return dx, prims.sum(dx, (0, 1), False)
 
 
+def sum_alone(g, x, w):
+    return (prims.sum(prims.sin(g), (0,), False),)
+
+
 CASES = [
+    (sum_alone, torch.float32, (70, 40)),
     (norm_backward, torch.float32, (3, 31, 70)),
     (norm_backward, torch.float64, (64, 33)),
     (mask_backward, torch.float32, (5, 40, 37)),
@@ -40,6 +45,7 @@ def test_sums_of_rows_that_blocks_have(monkeypatch) -> None:
     """The last rows are fewer, and results go past the caches, whose next rows are asked for, or do not."""
     monkeypatch.setattr(mixed_orders, "BLOCKS_ON_CPU", 2)
     monkeypatch.setattr(mixed_orders, "LEAST_SAVED", {"cpu": 1})
+    monkeypatch.setattr(mixed_orders, "LEAST_ALONE", 1)
     monkeypatch.setattr(streams, "LEAST_BYTES", 20000)
     torch.manual_seed(0)
     given = [torch.randn(s, dtype=dtype) for _, dtype, sizes in CASES for s in (sizes, sizes, sizes[-1:])]
