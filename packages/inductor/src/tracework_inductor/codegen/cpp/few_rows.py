@@ -1,10 +1,11 @@
 """Products of a few rows with a large matrix, which is read once, where it lies, at the speed of the memory.
 
-A thread takes columns of the result. Where the elements of the large matrix lie side by side along its inner dimension, some columns that lie
-far apart are added up together, each in vectors of its own, for all rows; where they lie side by side along the columns, the sums of a block
-of columns stay in the first-level cache, and some of the matrix's rows are added to them together. Elements become floats as they are read;
-two matrices of bfloat16 are multiplied in pairs where the processor does that. A matrix whose elements are computed (four bits each, say) is
-computed a piece at a time. What follows in the kernel runs over a block of the result while that is in the cache.
+A thread takes columns of the result. Where the elements of the large matrix lie side by side along its inner dimension, some columns that
+lie far apart are added up together, each in vectors of its own, for all rows; where they lie side by side along the columns, the sums of a
+block of columns stay in the first-level cache, and some of the matrix's rows are added to them together. Elements become floats as they are
+read; two matrices of bfloat16 are multiplied in pairs where the processor does that. A row of bfloat16 that is whole multiples of one number
+is multiplied with bytes as integers. A matrix whose elements are computed (four bits each, say) is computed a piece at a time. What follows
+in the kernel runs over a block of the result while that is in the cache.
 """
 
 from __future__ import annotations
@@ -62,23 +63,38 @@ TW int64_t tw_columns_of_task(int64_t n) {
 TW int64_t tw_columns_of_block(int64_t task, int64_t most) {
   const int64_t blocks = (task + most - 1) / most;
   return ((task + blocks - 1) / blocks + 31) / 32 * 32; }
-// What the small matrix's elements are kept as: floats, but as they are where they are few, and other things more in the first-level cache.
-template <bool few, class X> struct tw_small { typedef float type; };
+// What the small matrix's elements are kept as: floats, but a row alone as it is: less of the first-level cache, and made floats once.
+template <bool one, class X> struct tw_small { typedef float type; };
 template <class X> struct tw_small<true, X> { typedef X type; };
 TW void tw_keep(const float* x, float* to) { *(tw_loose*)to = tw_wide(x); }
 template <class X> TW void tw_keep(const X* x, float* to) { *(tw_loose*)to = tw_wide(x); }
 template <class X> TW void tw_keep(const X* x, X* to) { __builtin_memcpy(to, x, tw_width * sizeof(X)); }
-// What a step multiplies: `step` elements of either matrix. The small one is kept as `kept`, in an order of its own within a step.
-template <class X, class W, bool few> struct tw_pair {
+// What is read once, and not by each product that needs it.
+TW tw_vector tw_in_register(tw_vector v) {
+#ifdef __AVX2__
+  __asm__("" : "+v"(v));
+#endif
+  return v; }
+// Sums that are floats. A row of the small matrix is kept step by step, and is no multiple of a number. twice: whether two steps at a time are
+// quicker.
+template <class P> struct tw_in_floats {
+  typedef tw_vector sum; enum { twice = 1 };
+  TW tw_vector total(tw_vector s) { return s; }
+  template <class X, class K> TW float keep_row(const X* x, int64_t count, K* to) {
+    for (int64_t k = 0; k < count; k += P::step) P::keep(x + k, to + k);
+    return 1; } };
+// What a step multiplies: `step` elements of either matrix, of which the small one has M rows, or 3 and more. That is kept as `kept`, in an order
+// of its own within a step.
+template <class X, class W, int M> struct tw_pair : tw_in_floats<tw_pair<X, W, M>> {
   enum { bytes = tw_width * (int)sizeof(W), vectors = bytes >= 64 ? 1 : bytes >= 32 ? 2 : 4 };
   struct part { tw_vector v[vectors]; };
-  typedef typename tw_small<few, X>::type kept; typedef part x_part; typedef part w_part;
+  typedef typename tw_small<M == 1, X>::type kept; typedef part x_part; typedef part w_part;
   enum { step = vectors * tw_width, sums = tw_width < 16 ? 8 : vectors == 1 ? 24 : 16 };
   static TW_INLINE void keep(const X* x, kept* to) { for (int i = 0; i < vectors; ++i) tw_keep(x + i * tw_width, to + i * tw_width); }
   static TW_INLINE part x(const kept* p) {
     part r;
 #pragma GCC unroll 4
-    for (int i = 0; i < vectors; ++i) r.v[i] = tw_wide(p + i * tw_width);
+    for (int i = 0; i < vectors; ++i) r.v[i] = tw_in_register(tw_wide(p + i * tw_width));
     return r; }
   static TW_INLINE part w(const W* p) {
     part r;
@@ -94,16 +110,16 @@ typedef tw_words tw_loose_words __attribute__((aligned(1), may_alias));
 TW tw_vector tw_add_pairs(tw_words x, tw_words w, tw_vector s) {
   __asm__("vdpbf16ps %2, %1, %0" : "+v"(s) : "v"(x), "v"(w));
   return s; }
-template <bool few> struct tw_pair<tw_bf16, tw_bf16, few> {
+template <int M> struct tw_pair<tw_bf16, tw_bf16, M> : tw_in_floats<tw_pair<tw_bf16, tw_bf16, M>> {
   typedef tw_bf16 kept; typedef tw_words x_part; typedef tw_words w_part;
-  enum { vectors = 1, step = 2 * tw_width, sums = 24 };
+  enum { vectors = 1, step = 2 * tw_width, sums = 24, twice = 0 };
   static TW_INLINE void keep(const tw_bf16* x, kept* to) { *(tw_loose_words*)to = *(const tw_loose_words*)x; }
   static TW_INLINE x_part x(const kept* p) { return *(const tw_loose_words*)p; }
   static TW_INLINE w_part w(const tw_bf16* p) { return *(const tw_loose_words*)p; }
   static TW_INLINE tw_vector add(x_part x, w_part w, tw_vector s) { return tw_add_pairs(x, w, s); } };
 // Eight bits are exact in bfloat16: a word holds four of them, which become the pairs at even and at odd places. That takes longer than to make
 // floats of them, and multiplying half as long.
-template <class W, class V> struct tw_pair_of_bytes {
+template <class W, class V> struct tw_pair_of_bytes : tw_in_floats<tw_pair_of_bytes<W, V>> {
   typedef tw_bf16 kept; struct x_part { tw_words even, odd; }; typedef x_part w_part;
   typedef V words __attribute__((vector_size(64)));
   enum { vectors = 2, step = 4 * tw_width, sums = 16 };
@@ -122,11 +138,11 @@ template <class W, class V> struct tw_pair_of_bytes {
     const words v = (words)*(const tw_loose_words*)p;
     return {pairs(v << 24 >> 24, v << 16 >> 24), pairs(v << 8 >> 24, v >> 24)}; }
   static TW_INLINE tw_vector add(x_part x, w_part w, tw_vector s) { return tw_add_pairs(x.odd, w.odd, tw_add_pairs(x.even, w.even, s)); } };
-template <> struct tw_pair<tw_bf16, int8_t, false> : tw_pair_of_bytes<int8_t, int32_t> {};
-template <> struct tw_pair<tw_bf16, uint8_t, false> : tw_pair_of_bytes<uint8_t, uint32_t> {};
+template <> struct tw_pair<tw_bf16, int8_t, 3> : tw_pair_of_bytes<int8_t, int32_t> {};
+template <> struct tw_pair<tw_bf16, uint8_t, 3> : tw_pair_of_bytes<uint8_t, uint32_t> {};
 #else
 // Elements at even and at odd places.
-template <bool few> struct tw_pair<tw_bf16, tw_bf16, few> {
+template <int M> struct tw_pair<tw_bf16, tw_bf16, M> : tw_in_floats<tw_pair<tw_bf16, tw_bf16, M>> {
   typedef tw_bf16 kept; struct x_part { tw_vector even, odd; }; typedef x_part w_part;
   enum { vectors = 2, step = 2 * tw_width, sums = tw_width == 16 ? 16 : 8 };
   static TW_INLINE void keep(const tw_bf16* x, kept* to) { *(tw_loose_words*)to = *(const tw_loose_words*)x; }
@@ -135,6 +151,55 @@ template <bool few> struct tw_pair<tw_bf16, tw_bf16, few> {
     return {(tw_vector)(v << 16), (tw_vector)(v & (int32_t)0xffff0000)}; }
   static TW_INLINE w_part w(const tw_bf16* p) { return x(p); }
   static TW_INLINE tw_vector add(x_part x, w_part w, tw_vector s) { return TW_MADD(x.odd, w.odd, TW_MADD(x.even, w.even, s)); } };
+#endif
+template <class A, class B> constexpr bool tw_same = false;
+template <class A> constexpr bool tw_same<A, A> = true;
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+#define TW_EXACT
+// Eight bits times elements of x that are whole multiples of one power of two, less than 2 ** 29 of them: two parts of 15 bits, whose products
+// are added up as integers, exactly and in half the instructions that floats take. A lane adds up fewer than 512 products of 22 bits.
+template <class W> struct tw_pair_exact {
+  typedef int32_t kept; struct x_part { tw_words high[2], low[2]; }; struct w_part { tw_words v[2]; }; struct sum { tw_words high, low; };
+  enum { vectors = 2, step = 4 * tw_width, sums = 6, twice = 0 };
+  static TW_INLINE x_part x(const kept* p) {
+    const tw_loose_words* v = (const tw_loose_words*)p;
+    return {{v[0], v[1]}, {v[2], v[3]}}; }
+  static TW_INLINE w_part w(const W* p) {
+    typedef uint8_t part __attribute__((vector_size(32), aligned(1), may_alias));
+    w_part r;
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      if constexpr (tw_same<W, int8_t>) __asm__("vpmovsxbw %1, %0" : "=v"(r.v[i]) : "vm"(*(const part*)(p + 32 * i)));
+      else __asm__("vpmovzxbw %1, %0" : "=v"(r.v[i]) : "vm"(*(const part*)(p + 32 * i))); }
+    return r; }
+  static TW_INLINE sum add(const x_part& x, const w_part& w, sum s) {
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      __asm__("vpdpwssd %2, %1, %0" : "+v"(s.high) : "v"(w.v[i]), "v"(x.high[i]));
+      __asm__("vpdpwssd %2, %1, %0" : "+v"(s.low) : "v"(w.v[i]), "v"(x.low[i])); }
+    return s; }
+  static TW_INLINE tw_vector total(const sum& s) {
+    return __builtin_convertvector(s.high, tw_vector) * 32768.0f + __builtin_convertvector(s.low, tw_vector); }
+  // Keeps a row, and gives the power of two.
+  static TW_INLINE float keep_row(const tw_bf16* x, int64_t count, kept* to) {
+    int32_t largest = 0;
+    for (int64_t k = 0; k < count; ++k) { const int32_t a = x[k].bits & 0x7fff; largest = a > largest ? a : largest; }
+    const int32_t exponent = largest >> 7;
+    const float scale = tw_bits<float>((uint32_t)(282 - exponent) << 23);
+    for (int64_t k = 0; k < count; k += step) {
+      int16_t* const parts = (int16_t*)(to + k);
+      for (int i = 0; i < step; ++i) {
+        const int32_t v = (int32_t)(tw_get(x[k + i]) * scale), high = (v + 16384) >> 15;
+        parts[i] = high; parts[step + i] = v - high * 32768; } }
+    return tw_bits<float>((uint32_t)(exponent - 28) << 23); } };
+// Whether elements have such a power of two: all are 0 or no less than the largest over 2 ** 21, and neither it nor that is near the end of the
+// floats.
+TW bool tw_is_exact(const tw_bf16* x, int64_t depth) {
+  uint16_t largest = 0, least = 0x7fff;
+  for (int64_t k = 0; k < depth; ++k) {
+    const uint16_t a = x[k].bits & 0x7fff, b = a == 0 ? 0x7fff : a;
+    largest = a > largest ? a : largest; least = b < least ? b : least; }
+  return largest >> 7 < 255 && largest >> 7 > 28 && least >> 7 > 0 && (largest >> 7) - (least >> 7) <= 21; }
 #endif
 typedef float tw_four __attribute__((vector_size(16)));
 template <int N> struct tw_floats {
@@ -154,68 +219,77 @@ template <class X, class W> static __attribute__((noinline)) float tw_rest_of_do
   float sum = 0;
   for (int64_t k = 0; k < count; ++k) sum += tw_get(x[k]) * tw_get(w[k]);
   return sum; }
-// to = x @ w.T over whole steps: M rows, N columns, whose elements lie side by side. Where those become floats the processor does not see far
-// ahead, and lines are asked for.
+// to = x @ w.T over whole steps: M rows, N columns, whose elements lie side by side. Lines that come `ahead` elements later are asked for.
 template <int M, int N, class P, class W>
-TW void tw_dots(const typename P::kept* x, int64_t xm, const W* const (&w)[N], int64_t depth, float (&to)[M][N]) {
-  enum { ahead = P::vectors > 1 && sizeof(W) < 4 ? 256 : 0 };
-  tw_vector s[M][N];
+TW void tw_dots(const typename P::kept* x, int64_t xm, const W* const (&w)[N], int64_t depth, int64_t ahead, float* to) {
+  typename P::sum s[M][N];
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i)
 #pragma GCC unroll 16
-    for (int j = 0; j < N; ++j) s[i][j] = (tw_vector){};
-  for (int64_t k = 0; k < depth; k += P::step) {
-    if (M == 1) {
+    for (int j = 0; j < N; ++j) s[i][j] = (typename P::sum){};
+  const auto step = [&](int64_t k) __attribute__((always_inline)) {
+    if constexpr (M == 1) {
       const typename P::x_part u = P::x(x + k);
 #pragma GCC unroll 16
       for (int j = 0; j < N; ++j) {
-        if (ahead) __builtin_prefetch((const char*)(w[j] + k) + ahead);
+        __builtin_prefetch(w[j] + k + ahead);
         s[0][j] = P::add(u, P::w(w[j] + k), s[0][j]); }
-      continue; }
-    typename P::w_part v[N];
+    } else {
+      typename P::w_part v[N];
 #pragma GCC unroll 16
-    for (int j = 0; j < N; ++j) v[j] = P::w(w[j] + k);
+      for (int j = 0; j < N; ++j) {
+        __builtin_prefetch(w[j] + k + ahead, 0, 2);
+        v[j] = P::w(w[j] + k); }
 #pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) {
-      const typename P::x_part u = P::x(x + i * xm + k);
+      for (int i = 0; i < M; ++i) {
+        const typename P::x_part u = P::x(x + i * xm + k);
 #pragma GCC unroll 16
-      for (int j = 0; j < N; ++j) s[i][j] = P::add(u, v[j], s[i][j]); } }
+        for (int j = 0; j < N; ++j) s[i][j] = P::add(u, v[j], s[i][j]); } } };
+  int64_t k = 0;
+  if constexpr (M > 1 && P::twice)
+    for (; k + 2 * P::step <= depth; k += 2 * P::step) { step(k); step(k + P::step); }
+  for (; k < depth; k += P::step) step(k);
+  const auto total = [&](int n) __attribute__((always_inline)) { return n < M * N ? P::total(s[n / N][n % N]) : (tw_vector){}; };
 #pragma GCC unroll 16
-  for (int i = 0; i < M; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < N; j += 4) {
-      const tw_four f = tw_sums(s[i][j], j + 1 < N ? s[i][j + 1] : s[i][j], j + 2 < N ? s[i][j + 2] : s[i][j], j + 3 < N ? s[i][j + 3] : s[i][j]);
-#pragma GCC unroll 4
-      for (int n = 0; n < 4; ++n) if (j + n < N) to[i][j + n] = f[n]; } }
+  for (int n = 0; n < M * N; n += 4) *(tw_four*)(to + n) = tw_sums(total(n), total(n + 1), total(n + 2), total(n + 3)); }
 // d += x @ w.T for any number of columns and elements: as many elements at a time as keep the rows of x in the caches next to the processor.
 // There they are not a whole number of pages apart: lines of the first-level cache that are would take each other's place. The columns that are
 // added up together are each at the head of a stretch of columns. Six streams without gaps were read at 42 GB/s by two cores of an EPYC 9004,
 // four neighbours of 768 bfloat16 elements at 23, of 4096 at 33, and one stream at 29 to 37.
-template <int M, class X, class W>
-static __attribute__((noinline)) void tw_in_rows(const X* x, int64_t xm, const W* w, int64_t wn, int64_t depth, float* d, int64_t dm,
+template <class pair, int M, class X, class W>
+static __attribute__((noinline)) void tw_in_rows_of(const X* x, int64_t xm, const W* w, int64_t wn, int64_t depth, float* d, int64_t dm,
     int64_t columns) {
-  typedef tw_pair<X, W, M <= 2> pair; typedef typename pair::kept kept;
+  typedef typename pair::kept kept;
   enum { most = 24576 / (M * (int)sizeof(kept)) / 64 * 64, ld = most + 64 / (int)sizeof(kept),
-         room = pair::sums / M, N = room < 1 ? 1 : M == 1 || pair::vectors < 4 ? (room < 6 ? room : 6) : room < 4 ? room : 4 };
+         room = pair::sums / M, N = room < 1 ? 1 : M <= 2 && pair::vectors < 4 || M == 1 ? (room < 6 ? room : 6) : room < 4 ? room : 4 };
   kept rows[M * ld] __attribute__((aligned(64)));
-  const int64_t apart = (columns + N - 1) / N;
-  for (int64_t k = 0; k < depth; k += most) {
-    const int64_t count = tw_imin(most, depth - k), whole = count / pair::step * pair::step;
-    for (int64_t i = 0; i < M; ++i)
-      for (int64_t r = 0; r < whole; r += pair::step) pair::keep(x + i * xm + k + r, rows + i * ld + r);
+  const int64_t apart = (columns + N - 1) / N, pieces = (depth + most - 1) / most, piece = ((depth + pieces - 1) / pieces + 63) / 64 * 64;
+  const int64_t ahead = pieces > 1 ? wn : 256 / (int)sizeof(W);  // the processor follows a stream itself, but not over gaps
+  for (int64_t k = 0; k < depth; k += piece) {
+    const int64_t count = tw_imin(piece, depth - k), whole = count / pair::step * pair::step;
+    float unit[M];
+    for (int64_t i = 0; i < M; ++i) unit[i] = pair::keep_row(x + i * xm + k, whole, rows + i * ld);
     for (int64_t j = 0; j < apart; ++j) {
       const W* from[N];
-      float sums[M][N];
+      float sums[(M * N + 3) / 4 * 4] __attribute__((aligned(16)));
 #pragma GCC unroll 8
       for (int n = 0; n < N; ++n) from[n] = w + tw_imin(j + n * apart, columns - 1) * wn + k;
-      tw_dots<M, N, pair>(rows, ld, from, whole, sums);
+      tw_dots<M, N, pair>(rows, ld, from, whole, ahead, sums);
 #pragma GCC unroll 8
       for (int n = 0; n < N; ++n)
-        if (j + n * apart < columns)
-          for (int i = 0; i < M; ++i) d[i * dm + j + n * apart] += sums[i][n]; }
+        if (n == 0 || j + n * apart < columns)
+#pragma GCC unroll 8
+          for (int i = 0; i < M; ++i) d[i * dm + j + n * apart] += sums[i * N + n] * unit[i]; }
     if (whole < count)
       for (int64_t i = 0; i < M; ++i)
         for (int64_t j = 0; j < columns; ++j) d[i * dm + j] += tw_rest_of_dot(x + i * xm + k + whole, w + j * wn + k + whole, count - whole); } }
+template <int M, class X, class W>
+TW void tw_in_rows(const X* x, int64_t xm, const W* w, int64_t wn, int64_t depth, float* d, int64_t dm, int64_t columns) {
+#ifdef TW_EXACT
+  if constexpr (M == 1 && tw_same<X, tw_bf16> && (tw_same<W, int8_t> || tw_same<W, uint8_t>))
+    if (tw_is_exact(x, depth)) return tw_in_rows_of<tw_pair_exact<W>, M>(x, xm, w, wn, depth, d, dm, columns);
+#endif
+  tw_in_rows_of<tw_pair<X, W, (M < 3 ? M : 3)>, M>(x, xm, w, wn, depth, d, dm, columns); }
 // d += x @ w: N of w's rows, whose elements lie side by side.
 template <int M, int N, class X, class W>
 TW void tw_add_rows(const X* x, int64_t xm, int64_t xk, const W* w, int64_t wk, float* d, int64_t dm, int64_t columns) {

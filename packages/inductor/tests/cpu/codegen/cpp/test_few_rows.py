@@ -117,6 +117,37 @@ def test_terms_that_are_not_finite():
     assert torch.equal(found.isnan(), (x @ w.T).isnan()) and bool((found[:, 1] == float("inf")).all())
 
 
+ROWS = {
+    "of one size": lambda x: x,
+    "of many sizes": lambda x: x * torch.logspace(-9, 0, x.shape[1], 2).to(x.dtype),
+    "zeros": torch.zeros_like,
+    "small": lambda x: x * 2.0**-95,
+    "nearly nothing": lambda x: x * 2.0**-120,
+    "large": lambda x: x * 2.0**100,
+    "one large": lambda x: x.index_fill(1, torch.tensor(5), 2.0**40),
+    "infinite": lambda x: x.index_fill(1, torch.tensor(5), float("inf")),
+    "no number": lambda x: x.index_fill(1, torch.tensor(5), float("nan")),
+}
+"""Rows of which some are multiples of a number, and some are not."""
+
+
+@pytest.mark.parametrize("stored", (torch.int8, torch.uint8), ids=str)
+def test_a_row_times_bytes(stored):
+    """Integers add up the products of some rows: as exactly as floats do, whatever the weights of what is large."""
+    torch.manual_seed(0)
+    w = matrix(40, 203, dtype=stored)
+    w[:20, 5] = 0
+    given = [row(matrix(1, 203, dtype=BF16)) for row in ROWS.values()]
+    artifact = compile_graph(prim_programs.build(lambda w, x: linear(x, prims.convert(w, BF16)), [w, given[0]]))
+    run = runtime.load(artifact)
+    for name, x in zip(ROWS, given, strict=True):
+        (found,) = run([w, x])
+        wanted = x.double() @ w.double().T
+        for part in (slice(None, 20), slice(20, None)):
+            a, b = found[:, part].double(), wanted[:, part]
+            assert torch.allclose(a, b, rtol=2**-8, atol=float(b.abs().mean().nan_to_num(0, 0)) / 1000, equal_nan=True), name
+
+
 @pytest.mark.parametrize(("rows", "columns", "least"), [(9, 80, 0), (2, 80, 64 * 80 + 1)], ids=["more rows", "small"])
 def test_what_is_the_librarys(rows, columns, least, monkeypatch):
     monkeypatch.setattr(vector_products, "LEAST_ON_CPU", least)
