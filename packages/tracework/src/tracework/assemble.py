@@ -17,6 +17,7 @@ import tracework_primops as primops
 import tracework_runtime as runtime
 
 from . import _torch, activity, logs, passes
+from .entry_store import recorded, runtime_options, with_recipe
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .fx_lines import fx_lines, places
 from .lazy_inputs import is_lazy, resolved
@@ -186,22 +187,6 @@ def report_of(gm: torch.fx.GraphModule) -> aotautograd.Report:
     return report
 
 
-def runtime_options(options: Options) -> runtime.RuntimeOptions:
-    """What of the options the runtime takes."""
-    return runtime.RuntimeOptions(
-        cxx=options.cxx or None,
-        build_jobs=options.jobs,
-        triton_workers=options.jobs,
-        cache_dir=options.cache_dir or None,
-        cache_key=options.cache_key or None,
-        disk_cache=options.cache,
-        cudagraph_capture_sizes=options.cudagraph_capture_sizes,
-        graph_partition=options.graph_partition,
-        cudagraph_or_error=options.cudagraph_or_error,
-        cudagraph_policy=options.cudagraph_policy,
-    )
-
-
 def run_uncompiled(gm: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
     """What suppress_errors puts in the place of a graph whose compilation failed, with a warning."""
     report_of(gm)(f"suppress_errors is on, and {type(error).__name__}: {error}", getattr(error, "location", None) or "")
@@ -301,7 +286,6 @@ class GraphCompiler:
         self._stage = stage
         self._options = options
         self._profile = options.profile
-        self._cudagraphs = options.cudagraphs
         self._inductor = inductor.InductorOptions(
             max_autotune=options.max_autotune,
             numerics=options.numerics,
@@ -346,11 +330,7 @@ class GraphCompiler:
             return instead
         if self._options.kernel_ranges:
             return runtime.watched(loaded, runtime.Ranges.of(loaded.artifact, f"{spec.role} of {activity.compiling()}"))
-        if self._cudagraphs:
-            return runtime.cudagraph(loaded, self._runtime)
-        if self._cudagraphs is None:
-            return runtime.recorded_where_it_pays(loaded, self._runtime, visible=spec.visible)
-        return loaded
+        return with_recipe(recorded(loaded, self._options, spec.visible), loaded.artifact, spec.visible)
 
     def _plan(self, prims: Any) -> inductor.KernelPlan:
         return inductor.plan_graph(prims, self._inductor.under(inductor.Settings.now()), runtime=self._runtime)

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import torch
-from tracework_capture import SYMBOLIC_SIZES
+from tracework_capture import ENTRIES, SYMBOLIC_SIZES
 
 from . import _torch
 from .errors import InvalidArgument, UnknownName
@@ -102,6 +102,8 @@ BACKENDS: dict[str, BackendFactory] = {
     "eager": _assembled("eager_backend"),
     **{name: _on_engine(name) for name in ENGINES},
 }
+STORED = ("inductor", "tracework")
+"""Backends of which captured entries are kept on the disk."""
 _DEBUG = {"eager", "aot_eager", "aot_eager_decomp_partition"}
 _registered: dict[str, Backend] = {}
 _default: list[str | Backend] = ["inductor"]
@@ -156,6 +158,10 @@ def _backend_of(name: str, options: Options, observe: Observe) -> Backend:
     if known is not None and known[0] is factory and known[1] == options and observe is nothing:
         return known[2]
     made: Backend = _keep_sizes_open(factory(options, observe))
+    if name in STORED and observe is nothing:
+        from .entry_store import store_of  # with the runtime
+
+        setattr(made, ENTRIES, store_of(options))
     if observe is nothing and not options.cudagraphs and name != "cudagraphs":
         _last[name] = factory, options, made
     return made

@@ -61,6 +61,7 @@ from .policy import (
     runs_what_is_compiled,
     starts_watching,
 )
+from .stored import StoredEntries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -111,6 +112,7 @@ class FrameCallback:
     """What the evaluator asks for frames without a fitting entry; owns the entries that it makes."""
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
+        self.stored = StoredEntries.of(backend)
         self.capture_frame = _capture_frame()
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
@@ -366,9 +368,23 @@ class FrameCallback:
         """Capture the frame and make its entry."""
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
+        history, stored = self.history(code), self.stored if backend is None else None
+        if stored is not None and len(slots) == count:
+            scope, arguments = Scope.of_frame(code, names, globals_, closure), tuple(slots.values())
+            known = stored.entry(
+                code,
+                scope,
+                lambda program: isinstance(program.run(arguments, globals_, closure), tuple),
+                self.options,
+                outermost,
+                history,
+                self,
+            )
+            if known is not None:
+                return known
         given = FrameInput(code, slots, globals_, closure, outermost)
         with self.options.around(code):
-            captured = self.captured(given, backend or self.backend, self.history(code))
+            captured = self.captured(given, backend or self.backend, history)
         if isinstance(captured.stop, Break) and (captured.graph is not None or not is_of_torch(code)):
             self.breaks.append(captured.stop)
         for raising in captured.raising_codes:
@@ -378,7 +394,7 @@ class FrameCallback:
             scope = Scope.of_frame(code, names, globals_, closure)
             guards, conditions = filter_guards(self.options.guard_filter_fn, guards, scope)
         detail = CHECKED if captured.checked else None
-        return cache.make_entry(
+        entry = cache.make_entry(
             code,
             guards,
             captured.collect,
@@ -388,8 +404,11 @@ class FrameCallback:
             detail,
             conditions=conditions,
             has_graph=captured.graph is not None,
-            dead_sources=self.history(code).dead_sources,
+            dead_sources=history.dead_sources,
         )
+        if stored is not None and captured.graph is not None:
+            stored.keep(code, entry.info.program, captured, self.options, outermost, history)
+        return entry
 
     def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:
         """The frame captured, with sizes as constants from the time on when the backend has made something of a graph that may hold for
@@ -447,6 +466,8 @@ class FrameCallback:
         self.left.clear()
         self.small.clear()
         self.dynamic_code = DynamicCode()
+        if self.stored is not None:
+            self.stored.forget()
         self.skipped.clear()
         self.recompiles.clear()
         self.breaks.clear()

@@ -55,6 +55,7 @@ def wrap_module(frame: Frame, obj: Any, source: Source) -> Value:
 def wrap_function(frame: Frame, obj: Any, source: Source) -> Value:
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in CALLS:
+        frame.memory.only_now = f"{obj.__qualname__} is marked with {mark.kind}"
         return marked_value(frame, obj, source, mark)
     handler = handler_of_function(obj)
     if handler is not None:
@@ -87,6 +88,7 @@ def wrap_builtin(frame: Frame, obj: Any, source: Source) -> Value:
         return wrap_builtin_method(frame, obj, source)
     mark = mark_of(obj)
     if mark is not None:
+        frame.memory.only_now = f"a function is marked with {mark.kind}"
         return marked_value(frame, obj, source, mark)
     frame.guard("IDENTITY", source, obj)
     row = row_of(obj)
