@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import tracework
 from tracework import config
 from tracework.entry_store import EntryStore, store_of
 from tracework.options import build
-from tracework_capture.hook import compile_frame
+from tracework_capture.hook import compile_frame, stored
 from tracework_runtime.cache import memory
 
 
@@ -48,6 +49,7 @@ def captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[s
 
 def next_process() -> None:
     tracework.reset()
+    stored.PROCESS = str(time.perf_counter_ns())
     memory._cache.cache_clear()
 
 

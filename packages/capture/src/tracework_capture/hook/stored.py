@@ -14,6 +14,7 @@ import logging
 import marshal
 import operator
 import types
+import uuid
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from .history import History
 
 log = logging.getLogger("tracework.capture.stored")
+PROCESS = uuid.uuid4().hex
+"""What this process stores it does not read again: after a reset it captures anew."""
 MOST_ENTRIES = 8
 """Of one key; the latest stay."""
 FREE_OPTIONS = frozenset(
@@ -72,6 +75,7 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, history: H
         if id(inlined) not in writer.codes and not is_own_file(inlined.co_filename):
             raise NotPortable(f"the code of {inlined.co_qualname}, which was traced into, is not found again")
     return writer.document(
+        process=PROCESS,
         guards=guards,
         conditions=conditions,
         symbols={name: writer.source(source) for name, source in program.symbols.items()},
@@ -237,7 +241,8 @@ class StoredEntries:
             return None
         found = self._store.get(key)
         entries = [] if found is None else marshal.loads(found)
-        made = self._frames[id(code)] = _Frame(weakref.ref(code), key, entries, list(entries))
+        of_others = [data for data in entries if data["process"] != PROCESS]
+        made = self._frames[id(code)] = _Frame(weakref.ref(code), key, entries, of_others)
         return made
 
     def entry(

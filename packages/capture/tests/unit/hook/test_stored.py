@@ -2,6 +2,7 @@
 next one does. What the next one gives is always plain Python's."""
 
 import importlib.util
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -11,7 +12,7 @@ import pytest
 import torch
 import tracework_capture as capture
 from tracework_capture.contracts import ENTRIES, RECIPE, SYMBOLIC_SIZES
-from tracework_capture.hook import compile_frame
+from tracework_capture.hook import compile_frame, stored
 
 PROGRAM = """
 import enum
@@ -111,6 +112,7 @@ class Process:
 
     def __init__(self, folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.store, self.captures = folder / "stored_program.py", Store(), 0
+        self.set, self.numbers = monkeypatch.setattr, itertools.count()
         real = compile_frame.capture_frame
 
         def counted(*args: Any) -> Any:
@@ -121,6 +123,7 @@ class Process:
 
     def start(self, text: str = PROGRAM) -> ModuleType:
         capture.reset()
+        self.set(stored, "PROCESS", str(next(self.numbers)))
         self.path.write_text(text)
         spec = importlib.util.spec_from_loader("stored_program", None, origin=str(self.path))
         assert spec is not None
