@@ -146,6 +146,10 @@ ENTRIES = "__tracework_entries__"
 """The attribute of a backend that has the EntryStore in which what is captured for it is kept."""
 
 
+BESIDE = "__tracework_beside__"
+"""The attribute of a function to compile beside another one, which is called first, as a rule."""
+
+
 class EntryStore(Protocol):
     """Where entries outlive the process. Neither `get` nor `put` raises for a disk that fails. `get` gives only what `put` was given: the bytes
     have code in them."""
@@ -155,6 +159,9 @@ class EntryStore(Protocol):
 
     def put(self, key: str, content: bytes) -> None:
         """Keeps it."""
+
+    def missed(self) -> None:
+        """A frame is to be captured of which nothing is stored: what that takes is imported, before programs change how Python does."""
 
     def restore(self, recipe: Any) -> Callable[..., Any] | None:
         """What a recipe was the recipe of; None where a part of it is gone."""

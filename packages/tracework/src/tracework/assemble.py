@@ -17,7 +17,7 @@ import tracework_primops as primops
 import tracework_runtime as runtime
 
 from . import _torch, activity, logs, passes
-from .entry_store import recorded, runtime_options, with_recipe
+from .entry_store import check_compiler, compiles_for_cpu_only, recorded, runtime_options, with_recipe
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .fx_lines import fx_lines, places
 from .lazy_inputs import is_lazy, resolved
@@ -54,14 +54,6 @@ class Stage:
         self.observe(name, product)
         tell(name, product)
         return product
-
-
-def _check_compiler(options: Options) -> None:
-    """A compiler is looked for before anything is captured or compiled: kernels for the CPU cannot be made without one."""
-    try:
-        runtime.find_compiler(options.cxx or None)
-    except runtime.BuildError as error:
-        raise MissingCompiler(error) from error
 
 
 def eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
@@ -198,13 +190,13 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     if options.fallback_by_default:
         return aot_eager_backend(options, observe)
     compiler = GraphCompiler(options, Stage(observe, options.progress))
-    if options.cxx or not torch.cuda.is_available():
-        _check_compiler(options)
+    if compiles_for_cpu_only(options):
+        check_compiler(options)
 
     def prepare(example_inputs: list[Any]) -> None:
         compiler.warm_up(example_inputs)
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
-            _check_compiler(options)
+            check_compiler(options)
 
     # what moves images chooses other kernels, with other bits
     facts = {**compiler.facts, "channels_last": options.numerics == "default"}
@@ -221,7 +213,7 @@ def engine_backend(name: str, options: Options, observe: Observe, given: Mapping
     def on_engine(instead: Compile) -> Compile:
         def fallback(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
             try:
-                _check_compiler(options)
+                check_compiler(options)
             except MissingCompiler:
                 return _torch.below_views(gm)
             return instead(gm, spec, report)

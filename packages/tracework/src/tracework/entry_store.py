@@ -16,6 +16,7 @@ import tracework_runtime as runtime
 from tracework_aotautograd.recipes import RECIPE, from_recipe
 
 from . import activity
+from .errors import MissingCompiler
 from .options import Options
 
 KIND, SUFFIX = "entry", ".twe"
@@ -76,8 +77,8 @@ def _identities(artifact: runtime.Artifact) -> dict[str, str]:
 class EntryStore:
     """capture.EntryStore over the disk cache."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    def __init__(self, options: Options, prepare: Callable[[], object]) -> None:
+        self._options, self._prepare = options, prepare
 
     @functools.cached_property
     def _facts(self) -> str:
@@ -103,6 +104,10 @@ class EntryStore:
         """Keeps it."""
         self._cache.store.put(KIND, self._key(key), content, SUFFIX)
 
+    def missed(self) -> None:
+        """Imports what compiling takes."""
+        self._prepare()
+
     def restore(self, recipe: Any) -> Callable[..., Any] | None:
         """What a recipe was the recipe of; None where a part of it is gone, or was for other devices."""
         with activity.stage("runtime", progress=self._options.progress):
@@ -119,9 +124,25 @@ class EntryStore:
         return with_recipe(recorded(loaded, self._options, recipe["visible"]), artifact, recipe["visible"])
 
 
-def store_of(options: Options) -> EntryStore | None:
-    """None where nothing is kept: without a disk cache, with functions of the program among the options, and where products are looked at."""
+def check_compiler(options: Options) -> None:
+    """A compiler is looked for before anything is captured or compiled: kernels for the CPU cannot be made without one."""
+    try:
+        runtime.find_compiler(options.cxx or None)
+    except runtime.BuildError as error:
+        raise MissingCompiler(error) from error
+
+
+def compiles_for_cpu_only(options: Options) -> bool:
+    """Whether kernels for the CPU are surely compiled."""
+    return bool(options.cxx) or not torch.cuda.is_available()
+
+
+def store_of(options: Options, prepare: Callable[[], object]) -> EntryStore | None:
+    """None where nothing is kept: without a disk cache, with functions of the program among the options, and where products are looked at.
+
+    prepare: imports what compiling takes.
+    """
     looked_at = options.dump_dir or options.debug or options.diagram
     if not options.cache or looked_at or any(getattr(options, name) is not None for name in OF_PROGRAM):
         return None
-    return EntryStore(options)
+    return EntryStore(options, prepare)

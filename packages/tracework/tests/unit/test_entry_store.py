@@ -98,6 +98,6 @@ def test_other_options_are_other_entries(captures: list[str]) -> None:
 
 
 def test_where_nothing_is_kept() -> None:
-    assert isinstance(store_of(build(None, None, config.current())), EntryStore)
+    assert isinstance(store_of(build(None, None, config.current()), print), EntryStore)
     for given in ({"cache": False}, {"pre_grad_custom_pass": print}, {"cudagraph_policy": bool}, {"dump_dir": "x"}):
-        assert store_of(build(None, given, config.current())) is None
+        assert store_of(build(None, given, config.current()), print) is None

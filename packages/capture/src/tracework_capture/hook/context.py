@@ -21,7 +21,7 @@ import torch
 from .. import _C, _torch
 from ..bytecode.resume import code_that_raises, original_code
 from ..code_origin import is_of_torch
-from ..contracts import SYMBOLIC_SIZES, Break, PlainFrame, Recompile
+from ..contracts import BESIDE, SYMBOLIC_SIZES, Break, PlainFrame, Recompile
 from ..errors import (
     BackendError,
     CaptureError,
@@ -87,7 +87,7 @@ copyreg.pickle(_C.Scoped, lambda scoped: getattr(scoped, "__qualname__", repr(sc
 
 def _capture_frame() -> Callable[..., Captured]:
     """What captures a frame: imported when something is first compiled, as the values and primops take longer than all else, and not
-    later, when a program may have changed how Python imports."""
+    later, when a program may have changed how Python imports; but for functions of which something is stored."""
     from .compile_frame import capture_frame
 
     return capture_frame
@@ -113,7 +113,7 @@ class FrameCallback:
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
         self.stored = StoredEntries.of(backend)
-        self.capture_frame = _capture_frame()
+        self._capture_frame: Callable[..., Captured] | None = None
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend
@@ -135,6 +135,17 @@ class FrameCallback:
         self.breaks = Record[Break]("break")
         self.compiling = threading.RLock()
         _callbacks.add(self)
+        code = None if self.outermost.code is None else self.outermost.code()
+        if self.stored is None or not (hasattr(function, BESIDE) or code is not None and self.stored.knows(code, self.options)):
+            self.prepare()
+
+    def prepare(self) -> Callable[..., Captured]:
+        """What captures a frame, with all that it takes imported."""
+        if self._capture_frame is None:
+            self._capture_frame = _capture_frame()
+            if self.stored is not None:
+                self.stored.missed()
+        return self._capture_frame
 
     def __call__(
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any
@@ -413,16 +424,16 @@ class FrameCallback:
     def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:
         """The frame captured, with sizes as constants from the time on when the backend has made something of a graph that may hold for
         the present ones only."""
-        own, handled = backend is self.backend, sys.exc_info()[1]
+        own, handled, capture_frame = backend is self.backend, sys.exc_info()[1], self.prepare()
         known = True if getattr(backend, SYMBOLIC_SIZES, False) else False if own and self.fixes_sizes else None
         try:
-            captured = self.capture_frame(given, backend, self.options.with_sizes(known), history, disabled_call)
+            captured = capture_frame(given, backend, self.options.with_sizes(known), history, disabled_call)
         except SizesBurntIn as burnt:
             captured = None
             forget_frames(burnt, handled)
         if own and (captured is None or not captured.given_back):
             self.fixes_sizes = True
-        return captured or self.capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
+        return captured or capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
 
     def history(self, code: types.CodeType) -> History:
         """Sizes seen for this code."""

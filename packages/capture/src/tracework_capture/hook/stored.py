@@ -232,6 +232,15 @@ class StoredEntries:
         """Start over."""
         self._frames.clear()
 
+    def knows(self, code: types.CodeType, options: CaptureOptions) -> bool:
+        """Whether something is stored that may serve the outermost frame."""
+        frame = self._frame(code, options, True)
+        return frame is not None and bool(frame.waiting)
+
+    def missed(self) -> None:
+        """A frame is to be captured."""
+        self._store.missed()
+
     def _frame(self, code: types.CodeType, options: CaptureOptions, outermost: bool) -> _Frame | None:
         known = self._frames.get(id(code))
         if known is not None and known.code() is code:
