@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 import tracework_runtime as runtime
 from tracework_aotautograd.recipes import RECIPE, from_recipe
@@ -86,7 +88,7 @@ class EntryStore:
         options = {f.name: getattr(self._options, f.name) for f in dataclasses.fields(self._options) if f.name not in FREE}
         given = runtime_options(self._options)
         extra = [runtime.package_digest(name, given) for name in ("tracework", "tracework_capture")]
-        extra += [str(torch.cuda.is_available()), str(torch.cuda.device_count())]
+        extra += [sys.version, numpy.__version__, str(torch.cuda.is_available()), str(torch.cuda.device_count())]
         return runtime.cache_key(runtime.KeyFacts("entry", repr(options), given, frozenset(), tuple(extra)))
 
     def _key(self, key: str) -> str:

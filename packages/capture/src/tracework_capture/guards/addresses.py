@@ -61,6 +61,10 @@ class Changed(Exception):
     """What is stored does not hold in this process."""
 
 
+BREAKING = "disallow_in_graph"
+"""The mark with which nothing is taken from a function while tracing."""
+
+
 # --- digests -----------------------------------------------------------------------------------------------------------------
 
 _code_digests: dict[int, tuple[weakref.ref[types.CodeType], str]] = {}
@@ -128,10 +132,11 @@ def digest_of_attribute(static: Any, depth: int = 4) -> str:
 
 def digest_of_function(function: types.FunctionType) -> str:
     """The digest of its code. Its defaults and cells are guarded where they are read; marks of a program's own say what a capture makes
-    of a call. Raises NotPortable for a function with one."""
-    if mark_of(function) is not None:
-        raise NotPortable(f"{function.__qualname__} is marked with {mark_of(function)}")
-    return digest_of_code(function.__code__)
+    of a call. Raises NotPortable for a function with one, but for that which breaks the graph."""
+    mark = mark_of(function)
+    if mark is not None and mark.kind != BREAKING:
+        raise NotPortable(f"{function.__qualname__} is marked with {mark.kind}")
+    return digest_of_code(function.__code__) if mark is None else f"{BREAKING} {digest_of_code(function.__code__)}"
 
 
 def digest_of_member(member: enum.Enum) -> str:

@@ -417,7 +417,7 @@ class FrameCallback:
             has_graph=captured.graph is not None,
             dead_sources=history.dead_sources,
         )
-        if stored is not None and captured.graph is not None:
+        if stored is not None:
             stored.keep(code, entry.info.program, captured, self.options, outermost, history)
         return entry
 

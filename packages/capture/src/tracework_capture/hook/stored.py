@@ -8,6 +8,7 @@ the log. Stores give back only what they were given: the data is marshalled, as 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import logging
@@ -17,14 +18,14 @@ import types
 import uuid
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import _C
-from ..contracts import ENTRIES, EntryStore, Returned
-from ..errors import BreakGraph, GuardBuildError
+from ..bytecode.resume import ResumePoint, original_code, point_of, resume_code
+from ..contracts import ENTRIES, EntryStore
+from ..errors import BreakGraph, GuardBuildError, SkipFrame
 from ..graph.captured import Captured, refuse_results
 from ..guards.access import Scope
 from ..guards.addresses import Changed, Reader, Writer, digest_of_code
@@ -61,16 +62,15 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, history: H
     call = captured.call
     if captured.only_now is not None:
         raise NotPortable(captured.only_now)
-    if not isinstance(captured.stop, Returned):
-        raise NotPortable("the graph breaks")
-    if call is None or captured.graph is None or captured.checked or call.recipe is None:
+    if captured.checked or call is not None and call.recipe is None:
         raise NotPortable("the graph's callable is not made of data")
-    check_operators(captured.graph.graph.graph)
+    if captured.graph is not None:
+        check_operators(captured.graph.graph.graph)
     writer = Writer()
     writer.covers(code)
     guards = [writer.guard(guard) for guard in program.guards]
     conditions = [[str(r.condition.expr), r.condition.op, r.origin] for r in program.conditions]
-    emitted = code_data(writer, captured.code, code, call.called)
+    emitted = code_data(writer, captured.code, code, None if call is None else call.called)
     for inlined in captured.inlined:
         if id(inlined) not in writer.codes and not is_own_file(inlined.co_filename):
             raise NotPortable(f"the code of {inlined.co_qualname}, which was traced into, is not found again")
@@ -81,8 +81,9 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, history: H
         symbols={name: writer.source(source) for name, source in program.symbols.items()},
         collect=[writer.source(source) for source in program.collect],
         code=emitted,
-        recipe=call.recipe,
-        results=[call.count, call.backend],
+        recipe=None if call is None else call.recipe,
+        results=[] if call is None else [call.count, call.backend],
+        raising=[_inner_code(writer, raising, code, None) for raising in captured.raising_codes],
         sizes=list(history.sizes.items()),
         gaps=[(name, list(gaps.items())) for name, gaps in history.gaps.items()],
         numbers=[(name, writer.value(value)) for name, value in history.numbers.items()],
@@ -117,14 +118,16 @@ def code_data(writer: Writer, code: types.CodeType, frame_code: types.CodeType, 
     """Emitted code: its constants apart, since those that are objects have addresses."""
     constants: list[Any] = []
     for constant in code.co_consts:
-        if constant is graph:
+        if constant is graph and graph is not None:
             constants.append(["graph"])
         elif type(constant) is types.CodeType:
             constants.append(_inner_code(writer, constant, frame_code, graph))
-        elif type(constant) is types.FunctionType and _is_made_of(constant.__code__, frame_code):
+        elif type(constant) is types.FunctionType and _is_found_again(constant.__code__, frame_code):
             constants.append(
                 ["function", _inner_code(writer, constant.__code__, frame_code, graph), writer.value(constant.__globals__)]
             )
+        elif type(constant) is _C.Scoped and constant.callback is None:  # another than the graph's refuses no results
+            constants.append(["disabled", writer.value(constant.__wrapped__)])
         elif type(constant) is functools.partial and not constant.keywords:
             constants.append(["partial", writer.value(constant.func), writer.value(constant.args)])
         else:
@@ -139,12 +142,23 @@ def _is_made_of(code: types.CodeType, frame_code: types.CodeType) -> bool:
     return same and all(map(operator.is_, code.co_consts, frame_code.co_consts))
 
 
+def _is_found_again(code: types.CodeType, frame_code: types.CodeType) -> bool:
+    """Whether it is made of the frame's code, or goes on in it."""
+    return _is_made_of(code, frame_code) or point_of(code) is not None and original_code(code) is original_code(frame_code)
+
+
 def _inner_code(writer: Writer, code: types.CodeType, frame_code: types.CodeType, graph: Any) -> list[Any]:
     if _is_made_of(code, frame_code):
         return ["frame", *(getattr(code, name) for name in _TAKING)]
+    point = point_of(code)
+    if point is not None:
+        if original_code(code) is not original_code(frame_code):
+            raise NotPortable(f"a continuation of {code.co_qualname}, which is another function's")
+        return ["resume", *(getattr(point, name) for name in _POINT)]
     return ["code", code_data(writer, code, frame_code, graph)]
 
 
+_POINT = tuple(f.name for f in dataclasses.fields(ResumePoint))
 _TAKING = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags")
 """What says how a code takes its arguments."""
 
@@ -159,14 +173,20 @@ def loads(data: dict[str, Any], code: types.CodeType, scope: Scope, store: Entry
     conditions = [StoredRecord(StoredCondition(op, StoredExpression(text)), origin) for text, op, origin in data["conditions"]]
     symbols = {name: reader.source(number) for name, number in data["symbols"].items()}
     program = program_of(guards, [reader.source(number) for number in data["collect"]], conditions, symbols, code)
-    call = store.restore(data["recipe"])
+    graph = None if data["recipe"] is None else graph_of(store, data["recipe"], *data["results"])
+    replacement = code_of(reader, data["code"], code, graph)
+    for raising in data["raising"]:
+        cache.skip(_inner_code_of(reader, raising, code, graph))
+    return cache.entry_of(code, program, replacement, owner, has_graph=graph is not None, dead_sources=history.dead_sources)
+
+
+def graph_of(store: EntryStore, recipe: Any, count: int, backend: str) -> Any:
+    """What generated code calls. Raises Changed where it cannot be made again."""
+    call = store.restore(recipe)
     if call is None:
         raise Changed("what the graph was compiled to is gone")
-    count, backend = data["results"]
     takes_list = getattr(call, "__tracework_list_call__", None)
-    graph = _C.Scoped(takes_list or call, None, count=count, refuse=functools.partial(refuse_results, backend, count))
-    replacement = code_of(reader, data["code"], code, graph)
-    return cache.entry_of(code, program, replacement, owner, dead_sources=history.dead_sources)
+    return _C.Scoped(takes_list or call, None, count=count, refuse=functools.partial(refuse_results, backend, count))
 
 
 def code_of(reader: Reader, data: dict[str, Any], frame_code: types.CodeType, graph: Any) -> types.CodeType:
@@ -175,11 +195,13 @@ def code_of(reader: Reader, data: dict[str, Any], frame_code: types.CodeType, gr
     for kind, *given in data["constants"]:
         if kind == "graph":
             constants.append(graph)
-        elif kind in ("frame", "code"):
+        elif kind in ("frame", "resume", "code"):
             constants.append(_inner_code_of(reader, [kind, *given], frame_code, graph))
         elif kind == "function":
             inner = _inner_code_of(reader, given[0], frame_code, graph)
             constants.append(types.FunctionType(inner, reader.value(given[1]), inner.co_name))
+        elif kind == "disabled":
+            constants.append(_C.Scoped(reader.value(given[0]), None))
         elif kind == "partial":
             constants.append(functools.partial(reader.value(given[0]), *reader.value(given[1])))
         else:
@@ -190,6 +212,11 @@ def code_of(reader: Reader, data: dict[str, Any], frame_code: types.CodeType, gr
 
 def _inner_code_of(reader: Reader, data: list[Any], frame_code: types.CodeType, graph: Any) -> types.CodeType:
     kind, *given = data
+    if kind == "resume":
+        try:
+            return resume_code(original_code(frame_code), ResumePoint(*given))
+        except SkipFrame as why:
+            raise Changed(str(why)) from why
     return frame_code.replace(**dict(zip(_TAKING, given))) if kind == "frame" else code_of(reader, given[0], frame_code, graph)
 
 
@@ -205,14 +232,14 @@ def remember_sizes(history: History, data: dict[str, Any]) -> None:
 # --- what is stored of a frame ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
+@dataclasses.dataclass(eq=False)
 class _Frame:
     """What is stored of one code: all of it, and that which is not installed yet."""
 
     code: weakref.ref[types.CodeType]
     key: str
     all: list[dict[str, Any]]
-    waiting: list[dict[str, Any]] = field(default_factory=list)
+    waiting: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
 
 class StoredEntries:
