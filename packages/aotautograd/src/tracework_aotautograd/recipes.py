@@ -72,7 +72,7 @@ def to_data(value: Any) -> Any:
         return ["torch", str(value).removeprefix("torch.")]
     if kind is torch.device:
         return ["device", str(value)]
-    if kind is torch._ops.OpOverload and value.namespace == "aten":
+    if kind is _torch.OpOverload and value.namespace == "aten":
         return ["operator", value.__name__]
     raise NotData(f"{kind.__name__} {value!r}")
 
