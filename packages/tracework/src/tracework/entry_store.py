@@ -144,7 +144,7 @@ def store_of(options: Options, prepare: Callable[[], object]) -> EntryStore | No
 
     prepare: imports what compiling takes.
     """
-    looked_at = options.dump_dir or options.debug or options.diagram
+    looked_at = options.dump_dir or options.debug or options.diagram or options.kernel_ranges
     if not options.cache or looked_at or any(getattr(options, name) is not None for name in OF_PROGRAM):
         return None
     return EntryStore(options, prepare)

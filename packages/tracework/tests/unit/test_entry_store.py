@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import tracework
+import tracework_capture as capture
 from tracework import config
 from tracework.entry_store import EntryStore, store_of
 from tracework.options import build
@@ -69,6 +70,10 @@ def test_a_model_is_not_captured_again(captures: list[str]) -> None:
     assert found[1].data_ptr() == found[0].data_ptr()
     call(model, torch.rand(5, 4))  # another size is captured
     assert len(captures) == 2
+    next_process()
+    with capture.watched(lambda event, what: None):  # who wants to see it
+        call(model, x)
+    assert len(captures) == 3
 
 
 def test_symbols_are_kept(captures: list[str]) -> None:
@@ -99,5 +104,11 @@ def test_other_options_are_other_entries(captures: list[str]) -> None:
 
 def test_where_nothing_is_kept() -> None:
     assert isinstance(store_of(build(None, None, config.current()), print), EntryStore)
-    for given in ({"cache": False}, {"pre_grad_custom_pass": print}, {"cudagraph_policy": bool}, {"dump_dir": "x"}):
+    for given in (
+        {"cache": False},
+        {"pre_grad_custom_pass": print},
+        {"cudagraph_policy": bool},
+        {"dump_dir": "x"},
+        {"kernel_ranges": True},
+    ):
         assert store_of(build(None, given, config.current()), print) is None

@@ -33,6 +33,7 @@ from ..guards.program import program_of
 from ..guards.store import NotPortable, StoredCondition, StoredExpression, StoredRecord
 from ..options import CaptureOptions
 from ..own_packages import is_own_file
+from ..watchers import is_watched
 from . import cache
 
 if TYPE_CHECKING:
@@ -291,7 +292,9 @@ class StoredEntries:
         history: History,
         owner: Any,
     ) -> _C.Entry | None:
-        """A stored entry that serves the frame. holds: whether guards do for it."""
+        """A stored entry that serves the frame. holds: whether guards do for it. Whoever watches is to see a capture."""
+        if is_watched():
+            return None
         try:
             frame = self._frame(code, options, outermost)
             for data in [] if frame is None else list(frame.waiting):
