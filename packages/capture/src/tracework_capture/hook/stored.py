@@ -33,6 +33,7 @@ from ..guards.program import program_of
 from ..guards.store import NotPortable, StoredCondition, StoredExpression, StoredRecord
 from ..options import CaptureOptions
 from ..own_packages import is_own_file
+from ..signals import let_through
 from ..watchers import is_watched
 from . import cache
 
@@ -262,7 +263,12 @@ class StoredEntries:
 
     def knows(self, code: types.CodeType, options: CaptureOptions) -> bool:
         """Whether something is stored that may serve the outermost frame."""
-        frame = self._frame(code, options, True)
+        try:
+            frame = self._frame(code, options, True)
+        except Exception as error:  # of what is no entry
+            let_through(error)
+            log.warning("stored entries of %s cannot be read", code.co_qualname, exc_info=True)
+            return False
         return frame is not None and bool(frame.waiting)
 
     def missed(self) -> None:
@@ -310,7 +316,8 @@ class StoredEntries:
                     log.info("%s: a stored entry serves", code.co_qualname)
                     return entry
                 log.debug("a stored entry of %s has other guards", code.co_qualname)
-        except Exception:
+        except Exception as error:
+            let_through(error)
             log.warning("stored entries of %s cannot be read", code.co_qualname, exc_info=True)
         return None
 
@@ -333,7 +340,8 @@ class StoredEntries:
             self._store.put(frame.key, marshal.dumps(frame.all))
         except NotPortable as why:
             log.info("%s is not stored: %s", code.co_qualname, why)
-        except Exception:
+        except Exception as error:
+            let_through(error)
             log.warning("%s is not stored", code.co_qualname, exc_info=True)
 
 

@@ -291,6 +291,15 @@ def test_objects_are_those_of_the_process(process: Process) -> None:
         assert process.call(module.refers, X)[1] is module.fixed and process.captures == captures
 
 
+def test_what_is_no_entry(process: Process) -> None:
+    module = process.start()
+    process.call(module.run, X)
+    (key,) = process.store.kept
+    process.store.kept[key] = b"no entry"
+    module = process.start()
+    assert torch.equal(process.call(module.run, X), module.run(X)) and process.captures == 1
+
+
 NOT_STORED = {
     "a marked function": "return x + told()",
     "an operator of the program's": "return torch.ops.stored_entries.shift(x)",
