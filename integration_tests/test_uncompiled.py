@@ -270,7 +270,7 @@ ROWS = {
     "aotautograd/wrappers/places.py:run": [(elsewhere, "begins elsewhere in its memory")],
     "aotautograd/wrappers/saved_hooks.py:run": [(under_saved_hooks, "under hooks of torch.autograd.graph.saved_tensors_hooks")],
     "capture/graph/checks.py:plainly_under_hooks": [(effects_under_saved_hooks, "side effects, and hooks of saved tensors")],
-    "capture/graph/checks.py:run_again": [(graph_raises, "the graph raised RuntimeError")],
+    "capture/uncompiled.py:run_again": [(graph_raises, "the graph raised RuntimeError")],
     "capture/hook/cache.py:at_limit": [(at_the_limit, "its recompile_limit")],
     "capture/hook/dynamic_code.py:at_limit": [(constructor_text, "its recompile_limit")],
     "capture/hook/context.py:answer": [

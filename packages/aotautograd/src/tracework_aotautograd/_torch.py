@@ -341,3 +341,13 @@ def untraced_by_torch_compile(function: Callable[..., Any]) -> Callable[..., Any
     skip = evaluator._FrameAction.SKIP
     evaluator.set_code_exec_strategy(function.__code__, evaluator._FrameExecStrategy(skip, skip))
     return function
+
+
+def apart_from_autocast(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The casts are in the graph already; library calls inside must not cast again."""
+
+    def run(inputs: list[Any]) -> Any:
+        with without_autocast():
+            return call(inputs)
+
+    return run

@@ -20,12 +20,13 @@ from .layouts import lay_out
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, keep_statistics, narrow_indices, split
 from .pieces import depends_on_data, in_pieces
+from .recipes import RECIPE, inference_recipe
 from .signature import Signature
 from .trace.attention import ALL_SCORES
 from .trace.joint import trace_inference, trace_joint
 from .trace.rewritten import rewrite
 from .wrappers.autograd import Gradients, wrap_autograd
-from .wrappers.inference import wrap_inference
+from .wrappers.inference import records_history, wrap_inference
 from .wrappers.other_data import OtherData
 from .wrappers.overlap import guard_overlaps
 from .wrappers.places import guard_places
@@ -149,18 +150,6 @@ def _needs_backward(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() or any(_torch.turns_grad_on(node) for node in gm.graph.nodes)
 
 
-def _apart_from_autocast(call: Compiled) -> Compiled:
-    """The casts are in the graph already; library calls inside must not cast again."""
-    if not _torch.autocast_is_on():
-        return call
-
-    def run(inputs: list[Any]) -> Sequence[Any]:
-        with _torch.without_autocast():
-            return call(inputs)
-
-    return run
-
-
 # Kernels that give what their backward needs only where gradients are on.
 KEEPS_FOR_BACKWARD = frozenset({torch.ops.aten.mkldnn_rnn_layer.default})
 
@@ -180,8 +169,14 @@ def _keeping(gm: fx.GraphModule, call: Compiled) -> Compiled:
 def _inference(
     program: JointProgram, compiler: GraphCompiler, options: AotOptions, observe: Observe | None
 ) -> Callable[..., tuple[Any, ...]]:
-    call = compiler(program.graph, _ready_for_inference(program, options, observe))
-    return wrap_inference(_apart_from_autocast(call), program.signature)
+    compiled = compiler(program.graph, _ready_for_inference(program, options, observe))
+    signature = program.signature
+    records, autocast = records_history(signature), _torch.autocast_is_on()
+    made = wrap_inference(_torch.apart_from_autocast(compiled) if autocast else compiled, signature, records)
+    recipe = inference_recipe(signature, getattr(compiled, RECIPE, None), records, autocast)
+    if recipe is not None:
+        setattr(made, RECIPE, recipe)
+    return made
 
 
 def _ready_for_inference(program: JointProgram, options: AotOptions, observe: Observe | None) -> GraphSpec:
@@ -254,7 +249,9 @@ def _training(
     program = partition(joint, options)
     if observe is not None:
         observe("functional", program)
-    forward = _apart_from_autocast(forward_compiler(program.forward, program.forward_spec))
+    forward = forward_compiler(program.forward, program.forward_spec)
+    if _torch.autocast_is_on():
+        forward = _torch.apart_from_autocast(forward)
     forward = _keeping(program.forward, forward)
 
     def compile_gradients(graph: fx.GraphModule, args: list[Any]) -> Callable[..., tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 from ._torch import errors_become_torchs, under_fx_tracing
 from ._version import __version__
 from .array_functions import wrap_numpy
-from .contracts import SYMBOLIC_SIZES, Backend, Break, CapturedGraph, InputBinding, Returned
+from .contracts import BESIDE, ENTRIES, SYMBOLIC_SIZES, Backend, Break, CapturedGraph, EntryStore, InputBinding, Returned
 from .dims import DimRange, mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 from .errors import (
     BREAK_REASONS,
@@ -54,6 +54,7 @@ from .uncompiled import RecompileLimitWarning, Uncompiled, UncompiledWarning, re
 from .watchers import watched
 
 __all__ = [
+    "BESIDE",
     "BREAK_REASONS",
     "Backend",
     "BackendError",
@@ -64,6 +65,8 @@ __all__ = [
     "ControlMisuse",
     "DimRange",
     "DynamicDimError",
+    "ENTRIES",
+    "EntryStore",
     "Explanation",
     "FilterEntry",
     "ForbiddenCall",

@@ -137,3 +137,31 @@ class Backend(Protocol):
     """
 
     def __call__(self, gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]: ...
+
+
+RECIPE = "__tracework_recipe__"
+"""The attribute of what a backend makes of a graph that says, as plain data, what it is made of: EntryStore.restore makes it again."""
+
+ENTRIES = "__tracework_entries__"
+"""The attribute of a backend that has the EntryStore in which what is captured for it is kept."""
+
+
+BESIDE = "__tracework_beside__"
+"""The attribute of a function to compile beside another one, which is called first, as a rule."""
+
+
+class EntryStore(Protocol):
+    """Where entries outlive the process. Neither `get` nor `put` raises for a disk that fails. `get` gives only what `put` was given: the bytes
+    have code in them."""
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under a key by a process of the same packages, devices and options."""
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keeps it."""
+
+    def missed(self) -> None:
+        """A frame is to be captured of which nothing is stored: what that takes is imported, before programs change how Python does."""
+
+    def restore(self, recipe: Any) -> Callable[..., Any] | None:
+        """What a recipe was the recipe of; None where a part of it is gone."""

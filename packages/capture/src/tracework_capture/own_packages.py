@@ -19,7 +19,12 @@ def folders_of(package: str) -> list[str]:
 _ROOTS = tuple(os.path.realpath(folder) + os.sep for package in PACKAGES for folder in folders_of(package))
 
 
+def is_own_file(filename: str) -> bool:
+    """Whether code of this file is this stack's."""
+    return os.path.realpath(filename).startswith(_ROOTS)
+
+
 def is_own_module(name: Any) -> bool:
     """Whether the module of this name, as `__module__` of a class or a function has it, is of this stack."""
     file = getattr(sys.modules.get(name), "__file__", None) if type(name) is str else None
-    return type(file) is str and os.path.realpath(file).startswith(_ROOTS)
+    return type(file) is str and is_own_file(file)

@@ -1,4 +1,5 @@
-"""Tensor operations that were recorded and run without a compiled graph: said once a place, and to whoever collects.
+"""Tensor operations that were recorded and run without a compiled graph: said once a place, and to whoever collects; and the plain run of a
+frame whose graph raised (graph.checks), which emitted code refers to.
 
 Graph breaks, and frames without tensor operations, are no such thing: explain and the logs tell of these.
 """
@@ -8,12 +9,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
+from typing import Any
 
-from . import _C
+from . import _C, _torch
+from .errors import ControlMisuse
+from .own_packages import is_own_module
 from .watchers import tell
 
 log = logging.getLogger("tracework.fallbacks")
@@ -93,3 +98,46 @@ def report_stillborn(code: CodeType, number: int) -> None:
 def forget_warned() -> None:
     """What was said may be said again."""
     _warned.clear()
+
+
+_LIBRARIES = frozenset({"builtins", "torch", "numpy", "triton"})
+
+
+def is_of_operators(error: BaseException) -> bool:
+    """Whether an operator may have raised it, so that plain Python would, too: a signal's handler may end the graph with another, and
+    so do wrong results of a backend, a checkpoint around the call that needs no more of it, and hooks of the program that autograd calls
+    with what it saves, which would be called twice."""
+    kind = type(error)
+    of_others = issubclass(kind, (OSError, MemoryError, ControlMisuse, _torch.StopRecomputation))
+    of_library = kind.__module__.partition(".")[0] in _LIBRARIES or is_own_module(kind.__module__)
+    return of_library and not (of_others or _is_of_a_hook(error))
+
+
+def _is_of_a_hook(error: BaseException) -> bool:
+    """Whether the hook around the call that packs saved tensors raised it, or may have: its code is in the traceback, or it has none."""
+    pack = _torch.packing_hook()
+    code = getattr(pack, "__code__", None)
+    if pack is None or code is None:
+        return pack is not None
+    return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def run_with_handlers(given: list[Any]) -> Any:
+    """The frame as plain Python after its graph raised, where the program may have a handler for that. `given`: what was raised, whose
+    traceback holds the frame of the generated code, which holds nothing any more; the function; its arguments."""
+    _, function, *args = given
+    given.clear()
+    return function(*args)
+
+
+def run_again(place: str, given: list[Any]) -> Any:
+    """As run_with_handlers, where it raises by itself, as a rule, and with the program's own traceback; what the graph said is a note."""
+    kind, text = type(given[0]).__name__, str(given[0])
+    try:
+        result = run_with_handlers(given)
+    except Exception as error:
+        if str(error) != text:
+            error.add_note(f"the compiled graph raised {kind}: {text}")
+        raise
+    report_uncompiled(f"the graph raised {kind} ({text}) where plain Python does not", place, PLEASE_REPORT)
+    return result

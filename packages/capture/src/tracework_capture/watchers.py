@@ -21,6 +21,11 @@ def watched(watcher: Watcher) -> Iterator[None]:
         _watchers[:] = [each for each in _watchers if each is not watcher]
 
 
+def is_watched() -> bool:
+    """Whether anybody watches."""
+    return bool(_watchers)
+
+
 def tell(event: str, what: Any) -> None:
     """Tells those who watch."""
     for each in _watchers:

@@ -9,10 +9,10 @@ import tracework_capture
 from tracework_capture import own_packages
 from tracework_capture._torch import also_torchs
 from tracework_capture.errors import CaptureError
-from tracework_capture.graph.checks import is_of_operators
 from tracework_capture.guards import finalizers
 from tracework_capture.own_packages import PACKAGES, is_own_module
 from tracework_capture.signals import _got_its_caller
+from tracework_capture.uncompiled import is_of_operators
 
 NAMES = ("tracework_utils", "tracework_capture_of_mine", "tracework", "tracework_backend")
 SOURCE = """

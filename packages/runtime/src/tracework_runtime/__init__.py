@@ -34,7 +34,7 @@ from tracework_runtime.errors import (
     ResultMismatch,
     RuntimeFailure,
 )
-from tracework_runtime.key import KEY_PARTS, KeyFacts, cache_key, explain_key
+from tracework_runtime.key import KEY_PARTS, KeyFacts, cache_key, explain_key, package_digest
 from tracework_runtime.load import CompiledFn, load, warm_up, watched
 from tracework_runtime.observe import counters, reset_counters
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
@@ -91,6 +91,7 @@ __all__ = [
     "load_program",
     "mark_step_begin",
     "open_cache",
+    "package_digest",
     "packed_bytes",
     "put_carried",
     "recorded_where_it_pays",

@@ -20,11 +20,12 @@ import torch
 
 from tracework_runtime import container
 from tracework_runtime.build import cpp
+from tracework_runtime.cache.memory import open_store
 from tracework_runtime.device import DEVICES
 from tracework_runtime.errors import BuildError
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
-__all__ = ["KEY_PARTS", "KeyFacts", "cache_key", "explain_key"]
+__all__ = ["KEY_PARTS", "KeyFacts", "cache_key", "explain_key", "package_digest"]
 
 # The packages whose code decides what a graph compiles to.
 PACKAGES = ("tracework_primops", "tracework_aotautograd", "tracework_inductor", "tracework_runtime")
@@ -43,27 +44,37 @@ class KeyFacts:
 
 
 @functools.cache
-def _package(name: str) -> str:
-    """Content hash of what decides about code in a package, sources and tuning books: also right while somebody edits them."""
+def package_digest(name: str, runtime: RuntimeOptions = DEFAULT_OPTIONS) -> str:
+    """Content hash of what decides about code in a package, sources and tuning books: also right while somebody edits them.
+
+    The store of these options has it by what the folders say of the files, so that a process need not read them all.
+    """
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         return "absent"
     root = next(iter(spec.submodule_search_locations))
+    found = sorted(_files(root))
+    seen = [(path, facts.st_size, facts.st_mtime_ns, facts.st_ino) for path, facts in found]
+    store, key = open_store(runtime), hashlib.sha256(repr(seen).encode()).hexdigest()
+    known = store.get("package", key)
+    if known is not None:
+        return known.decode()
     digest = hashlib.sha256()
-    for path in sorted(_files(root)):
+    for path, _ in found:
         with open(path, "rb", buffering=0) as file:
-            digest.update(os.path.relpath(path, root).encode() + b"\0" + file.read())
+            digest.update(path[len(root) :].encode() + b"\0" + file.read())
+    store.put("package", key, digest.hexdigest().encode())
     return digest.hexdigest()
 
 
-def _files(folder: str) -> Iterator[str]:
+def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     """Every process walks some 400 files, which takes twice as long with pathlib."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files(entry.path)
             elif entry.name.endswith((".py", ".h", ".cpp", ".jsonl")):
-                yield entry.path
+                yield entry.path, entry.stat()
 
 
 @functools.cache
@@ -93,7 +104,7 @@ KEY_PARTS: tuple[tuple[str, Callable[[KeyFacts], str]], ...] = (
     ("options", lambda facts: facts.options),
     ("runtime options", lambda facts: facts.runtime.fingerprint()),
     ("extra", lambda facts: "\0".join(facts.extra)),
-    ("packages", lambda facts: " ".join(_package(name) for name in PACKAGES)),
+    ("packages", lambda facts: " ".join(package_digest(name, facts.runtime) for name in PACKAGES)),
     ("python", lambda facts: f"{sys.implementation.cache_tag} {platform.machine()}"),
     ("torch", lambda facts: f"{torch.__version__} {torch.version.cuda}"),
     ("triton", lambda facts: _version("triton")),

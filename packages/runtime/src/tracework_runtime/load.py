@@ -54,7 +54,7 @@ class CompiledFn:
     origins: kernel, or operator that is called -> "file:line in function operator" texts of the user's source.
     """
 
-    __slots__ = ("__weakref__", "artifact", "call", "check", "namespace", "unchecked")
+    __slots__ = ("__tracework_recipe__", "__weakref__", "artifact", "call", "check", "namespace", "unchecked")
     __tracework_boxed__ = True
 
     def __init__(self, artifact: Artifact, namespace: dict[str, Any], check: InputCheck | None = None) -> None:

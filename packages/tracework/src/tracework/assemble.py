@@ -17,6 +17,7 @@ import tracework_primops as primops
 import tracework_runtime as runtime
 
 from . import _torch, activity, logs, passes
+from .entry_store import check_compiler, compiles_for_cpu_only, recorded, runtime_options, with_recipe
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .fx_lines import fx_lines, places
 from .lazy_inputs import is_lazy, resolved
@@ -53,14 +54,6 @@ class Stage:
         self.observe(name, product)
         tell(name, product)
         return product
-
-
-def check_compiler(options: Options) -> None:
-    """A compiler is looked for before anything is captured or compiled: kernels for the CPU cannot be made without one."""
-    try:
-        runtime.find_compiler(options.cxx or None)
-    except runtime.BuildError as error:
-        raise MissingCompiler(error) from error
 
 
 def eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
@@ -186,22 +179,6 @@ def report_of(gm: torch.fx.GraphModule) -> aotautograd.Report:
     return report
 
 
-def runtime_options(options: Options) -> runtime.RuntimeOptions:
-    """What of the options the runtime takes."""
-    return runtime.RuntimeOptions(
-        cxx=options.cxx or None,
-        build_jobs=options.jobs,
-        triton_workers=options.jobs,
-        cache_dir=options.cache_dir or None,
-        cache_key=options.cache_key or None,
-        disk_cache=options.cache,
-        cudagraph_capture_sizes=options.cudagraph_capture_sizes,
-        graph_partition=options.graph_partition,
-        cudagraph_or_error=options.cudagraph_or_error,
-        cudagraph_policy=options.cudagraph_policy,
-    )
-
-
 def run_uncompiled(gm: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
     """What suppress_errors puts in the place of a graph whose compilation failed, with a warning."""
     report_of(gm)(f"suppress_errors is on, and {type(error).__name__}: {error}", getattr(error, "location", None) or "")
@@ -213,7 +190,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     if options.fallback_by_default:
         return aot_eager_backend(options, observe)
     compiler = GraphCompiler(options, Stage(observe, options.progress))
-    if options.cxx or not torch.cuda.is_available():
+    if compiles_for_cpu_only(options):
         check_compiler(options)
 
     def prepare(example_inputs: list[Any]) -> None:
@@ -301,7 +278,6 @@ class GraphCompiler:
         self._stage = stage
         self._options = options
         self._profile = options.profile
-        self._cudagraphs = options.cudagraphs
         self._inductor = inductor.InductorOptions(
             max_autotune=options.max_autotune,
             numerics=options.numerics,
@@ -346,11 +322,7 @@ class GraphCompiler:
             return instead
         if self._options.kernel_ranges:
             return runtime.watched(loaded, runtime.Ranges.of(loaded.artifact, f"{spec.role} of {activity.compiling()}"))
-        if self._cudagraphs:
-            return runtime.cudagraph(loaded, self._runtime)
-        if self._cudagraphs is None:
-            return runtime.recorded_where_it_pays(loaded, self._runtime, visible=spec.visible)
-        return loaded
+        return with_recipe(recorded(loaded, self._options, spec.visible), loaded.artifact, spec.visible)
 
     def artifact(self, gm: torch.fx.GraphModule, spec: Any) -> runtime.Artifact:
         """The artifact of a functional graph, which is not loaded."""

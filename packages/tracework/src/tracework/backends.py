@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import torch
-from tracework_capture import SYMBOLIC_SIZES
+from tracework_capture import ENTRIES, SYMBOLIC_SIZES
 
 from . import _torch
 from .errors import InvalidArgument, UnknownName
@@ -80,6 +80,39 @@ def _assembled(name: str) -> BackendFactory:
     return factory
 
 
+class _Stored:
+    """A backend of assemble.py of which captured entries are kept: every package is imported when the first graph comes that is not stored."""
+
+    __name__ = "backend"
+
+    def __init__(self, factory: BackendFactory, options: Options) -> None:
+        self._factory, self._options = factory, options
+        self._made: Backend | None = None
+
+    def prepare(self) -> Backend:
+        """The backend itself."""
+        if self._made is None:
+            self._made = self._factory(self._options, nothing)
+        return self._made
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        return self.prepare()(gm, example_inputs)
+
+
+def _with_store(factory: BackendFactory, options: Options) -> Backend:
+    """The backend, with captured entries where they are kept. Raises MissingCompiler."""
+    from .entry_store import check_compiler, compiles_for_cpu_only, store_of  # with the runtime
+
+    backend = _Stored(factory, options)
+    store = store_of(options, backend.prepare)
+    if store is None:
+        return backend.prepare()
+    if compiles_for_cpu_only(options) and not options.fallback_by_default:
+        check_compiler(options)
+    setattr(backend, ENTRIES, store)
+    return backend
+
+
 def _on_engine(name: str) -> Callable[..., Backend]:
     """The factory of an engine's backend, which takes options of its own."""
 
@@ -102,6 +135,8 @@ BACKENDS: dict[str, BackendFactory] = {
     "eager": _assembled("eager_backend"),
     **{name: _on_engine(name) for name in ENGINES},
 }
+STORED = ("inductor", "tracework")
+"""Backends of which captured entries are kept on the disk."""
 _DEBUG = {"eager", "aot_eager", "aot_eager_decomp_partition"}
 _registered: dict[str, Backend] = {}
 _default: list[str | Backend] = ["inductor"]
@@ -155,7 +190,8 @@ def _backend_of(name: str, options: Options, observe: Observe) -> Backend:
     factory = BACKENDS[name]
     if known is not None and known[0] is factory and known[1] == options and observe is nothing:
         return known[2]
-    made: Backend = _keep_sizes_open(factory(options, observe))
+    stored = name in STORED and observe is nothing
+    made: Backend = _keep_sizes_open(_with_store(factory, options) if stored else factory(options, observe))
     if observe is nothing and not options.cudagraphs and name != "cudagraphs":
         _last[name] = factory, options, made
     return made

@@ -13,10 +13,13 @@ from . import config
 from .errors import InvalidArgument, TraceworkError
 from .options import build
 
+OF_THIS_MACHINE = frozenset({"package"})
+"""Kinds of entries that say something of this machine's files only."""
+
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What save_cache_artifacts() and load_cache_artifacts() have carried: keys by kind ("artifact", "cpp", "triton", "choice", "cut")."""
+    """What save_cache_artifacts() and load_cache_artifacts() have carried: keys by kind ("artifact", "entry", "cpp", "triton", "choice", "cut")."""
 
     artifacts: dict[str, list[str]] = field(default_factory=dict)
 
@@ -46,7 +49,7 @@ def _store() -> Any:
     """The store that the environment names; None where nothing is kept on a disk."""
     import tracework_runtime as runtime
 
-    from .assemble import runtime_options
+    from .entry_store import runtime_options
 
     store = runtime.open_cache(runtime_options(build(None, None, config.current()))).store
     return store if isinstance(store, runtime.Store) else None
@@ -63,7 +66,7 @@ def save_cache_artifacts() -> tuple[bytes, CacheInfo] | None:
     store = _store()
     if store is None or not store.used:
         return None
-    names = sorted(store.used)
+    names = sorted(name for name in store.used if name[0] not in OF_THIS_MACHINE)
     return carry(store, names), _info(names)
 
 

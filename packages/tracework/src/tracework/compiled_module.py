@@ -243,6 +243,8 @@ def entry_function(self: Any, method: str = "__call__") -> Callable[..., Any]:
     code = _code_for(owner, function.__code__, f"{name}_{kind.__name__}", f"{kind.__qualname__}.{shown}")
     fresh = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
     fresh.__doc__ = getattr(type(self), "forward", self).__doc__
+    if method == "forward":
+        setattr(fresh, capture.BESIDE, True)
     forward = inspect.unwrap(getattr(self, "forward", self))
     written = getattr(getattr(forward, "__func__", forward), "__code__", None)
     if written is not None:

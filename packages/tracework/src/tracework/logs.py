@@ -46,7 +46,10 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "the configurations of a kernel that were measured, and the choice; binaries that cannot be loaded",
     ),
     "fallbacks": (("tracework.fallbacks",), "ops and graphs that call the eager kernels, and why"),
-    "cache": (("tracework.runtime.cache",), "damaged and missing entries"),
+    "cache": (
+        ("tracework.runtime.cache", "tracework.capture.stored"),
+        "damaged and missing entries, frames that an entry of another process serves, and why others are not kept",
+    ),
     "cudagraphs": (("tracework.runtime.cudagraph",), "recordings, and why there is none"),
     "timing": (("tracework.timing",), "time spent in each stage"),
 }

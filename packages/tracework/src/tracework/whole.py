@@ -30,8 +30,9 @@ from tracework_runtime.program.target import facts_of_machine
 from tracework_runtime.program.weights import described
 
 from . import passes
-from .assemble import GraphCompiler, Stage, aot_options, check_compiler, runtime_options
+from .assemble import GraphCompiler, Stage, aot_options
 from .compiled_module import entry_function
+from .entry_store import check_compiler, runtime_options
 from .errors import CannotCarry, CompileError, InvalidArgument
 from .observe import Observe
 from .options import Options

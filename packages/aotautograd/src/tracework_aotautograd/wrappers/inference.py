@@ -12,13 +12,17 @@ from ..signature import Signature
 from .outputs import is_plain, output_maker
 
 
-def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Callable[..., tuple[Any, ...]]:
+def records_history(signature: Signature) -> bool:
+    """Whether library calls in the graph would record a history, in the mode that is on now."""
+    return torch.is_grad_enabled() and any(info.requires_grad for info in signature.inputs)
+
+
+def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature, records: bool) -> Callable[..., tuple[Any, ...]]:
     """args -> the caller's outputs. Inputs that the graph wrote to get a new version, as autograd expects of a write."""
     constants = signature.constants
     versions = signature.output_versions
     newer = dict.fromkeys(sorted(signature.mutated_in_graph), 0) | dict(signature.newer_versions)
     make = output_maker(signature)
-    records = torch.is_grad_enabled() and any(info.requires_grad for info in signature.inputs)
     run = _without_history(call) if records else call
     run = _torch.counting_writes(run, newer)
     if is_plain(signature) and not constants and not versions:

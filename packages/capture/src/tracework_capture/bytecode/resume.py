@@ -72,6 +72,12 @@ def is_resume_code(code: types.CodeType) -> bool:
     return id(code) in _RESUME_CODES
 
 
+def point_of(code: types.CodeType) -> ResumePoint | None:
+    """The point of the original code at which a continuation goes on; None for other code."""
+    made = _RESUME_CODES.get(id(code))
+    return None if made is None else made.point
+
+
 def original_code(code: types.CodeType) -> types.CodeType:
     """The code that a continuation goes on with; of other code, the code itself."""
     made = _RESUME_CODES.get(id(code))

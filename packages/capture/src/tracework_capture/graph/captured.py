@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from ..contracts import Break, CapturedGraph, Returned
+from ..errors import ControlMisuse
 
 
 class BackendFailed(Exception):
     """The backend raised; the error itself is __cause__."""
+
+
+@dataclass(frozen=True)
+class GraphCall:
+    """How generated code calls what the backend made of a graph. called: the constant that is called; recipe: what the backend says its
+    callable is made of, None where it cannot be made from data; count: of results; backend: its name."""
+
+    called: Any
+    recipe: Any
+    count: int
+    backend: str
 
 
 @dataclass
@@ -28,8 +40,20 @@ class Captured:
     given_back: bool = True  # the backend gave the graph back as it was
     effects: tuple[str, ...] = ()  # what the code does beside calling the graph and making its result
     seconds: dict[str, float] = field(default_factory=dict)
+    call: GraphCall | None = None
+    inlined: tuple[types.CodeType, ...] = ()
+    only_now: str | None = None
 
 
 def name_of(backend: Any) -> str:
     """The backend in messages."""
     return getattr(backend, "__name__", None) or repr(backend)
+
+
+def refuse_results(backend: str, count: int, given: Any) -> NoReturn:
+    """Raises ControlMisuse for what a compiled graph gave."""
+    how = f" of {len(given)}" if isinstance(given, (tuple, list)) else ", not a tuple,"
+    raise ControlMisuse(
+        f"what the backend {backend} made of a graph gave a {type(given).__name__}{how} for its {count} result{'s' * (count > 1)}."
+        " Give the tuple of results, as the graph module's forward does."
+    )

@@ -22,7 +22,6 @@ import functools
 import inspect
 import logging
 import operator
-import traceback
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -39,10 +38,8 @@ from tracework_primops.symbols import Condition
 from .. import _torch
 from ..bytecode.emit import CodeWriter
 from ..bytecode.reload import local_name
-from ..errors import ControlMisuse
-from ..own_packages import is_own_module
 from ..plan import Again, Learnt
-from ..uncompiled import PLEASE_REPORT, report_uncompiled
+from ..uncompiled import is_of_operators, report_uncompiled, run_again, run_with_handlers
 from .constant_data import version_of_example
 from .handlers import is_swallowed
 from .raises import ANYTHING, Raised, exceptions_for_data
@@ -529,46 +526,3 @@ def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, list[str]]:
     else:
         function = writer.function(plain, frame.globals, "plain")
     return f"{writer.const(disabled)}({function})", [local_name(name) for name in code.co_varnames[:slots]]
-
-
-_LIBRARIES = frozenset({"builtins", "torch", "numpy", "triton"})
-
-
-def is_of_operators(error: BaseException) -> bool:
-    """Whether an operator may have raised it, so that plain Python would, too: a signal's handler may end the graph with another, and
-    so do wrong results of a backend, a checkpoint around the call that needs no more of it, and hooks of the program that autograd calls
-    with what it saves, which would be called twice."""
-    kind = type(error)
-    of_others = issubclass(kind, (OSError, MemoryError, ControlMisuse, _torch.StopRecomputation))
-    of_library = kind.__module__.partition(".")[0] in _LIBRARIES or is_own_module(kind.__module__)
-    return of_library and not (of_others or _is_of_a_hook(error))
-
-
-def _is_of_a_hook(error: BaseException) -> bool:
-    """Whether the hook around the call that packs saved tensors raised it, or may have: its code is in the traceback, or it has none."""
-    pack = _torch.packing_hook()
-    code = getattr(pack, "__code__", None)
-    if pack is None or code is None:
-        return pack is not None
-    return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
-
-
-def run_with_handlers(given: list[Any]) -> Any:
-    """The frame as plain Python after its graph raised, where the program may have a handler for that. `given`: what was raised, whose
-    traceback holds the frame of the generated code, which holds nothing any more; the function; its arguments."""
-    _, function, *args = given
-    given.clear()
-    return function(*args)
-
-
-def run_again(place: str, given: list[Any]) -> Any:
-    """As run_with_handlers, where it raises by itself, as a rule, and with the program's own traceback; what the graph said is a note."""
-    kind, text = type(given[0]).__name__, str(given[0])
-    try:
-        result = run_with_handlers(given)
-    except Exception as error:
-        if str(error) != text:
-            error.add_note(f"the compiled graph raised {kind}: {text}")
-        raise
-    report_uncompiled(f"the graph raised {kind} ({text}) where plain Python does not", place, PLEASE_REPORT)
-    return result

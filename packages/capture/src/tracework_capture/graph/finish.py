@@ -13,7 +13,7 @@ import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -24,14 +24,14 @@ from ..bytecode.code import CodeInfo
 from ..bytecode.emit import CodeWriter
 from ..bytecode.liveness import live_locals
 from ..bytecode.resume import ResumePoint, original_code, resume_code
-from ..contracts import Break, CapturedGraph, Origin, Returned
+from ..contracts import RECIPE, Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
 from ..guards.access import Scope, fetch
 from ..guards.kinds import same_constant
 from ..signals import let_through
 from ..sources import Const
 from .builder import number_tensor
-from .captured import BackendFailed, Captured, name_of
+from .captured import BackendFailed, Captured, GraphCall, name_of, refuse_results
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
 from .replaced import check_replaced
 from .settings import end_autocast, left, refuse_open_managers, settings_written
@@ -62,10 +62,10 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     frame.fake_mode.recorder = None
     started = time.perf_counter()
     call: list[str] = []
-    given_back = True
+    given_back, graph = True, None
     if captured is not None:
         compiled, given_back = compiled_by(backend, frame, captured)
-        text, writes_last = graph_call(writer, frame, captured, compiled, name_of(backend))
+        text, writes_last, graph = graph_call(writer, frame, captured, compiled, name_of(backend))
         call = [*plainly_under_hooks(writer, frame), *guarded_call(writer, frame, text, conditions, writes_last)]
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, frame.info.position(frame.current))
@@ -82,7 +82,10 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
         checked,
         given_back,
         effects_of(frame),
-        seconds=seconds,
+        seconds,
+        graph,
+        tuple(frame.memory.inlined.values()),
+        frame.memory.only_now,
     )
 
 
@@ -199,14 +202,16 @@ def compiled_by(backend: Any, frame: Frame, captured: CapturedGraph) -> tuple[Ca
 
 def graph_call(
     writer: CodeWriter, frame: Frame, captured: CapturedGraph, compiled: Callable[..., Any], backend: str
-) -> tuple[str, bool]:
-    """The text that calls what the graph was compiled to, and whether that writes to inputs after all that may raise."""
+) -> tuple[str, bool, GraphCall]:
+    """The text that calls what the graph was compiled to, whether that writes to inputs after all that may raise, and what is called."""
+    given = compiled
     writes_last = getattr(compiled, "__tracework_writes_last__", False)
     is_ours = writes_last or getattr(compiled, "__self__", None) is captured.graph
     boxed = getattr(compiled, "__tracework_boxed__", False)
     takes_list = getattr(compiled, "__tracework_list_call__", None)
     if takes_list is not None:
         compiled, boxed = takes_list, True
+    unchanged = compiled
     changes = {i: INPUT_CHANGES[b.role] for i, b in enumerate(frame.graph.inputs) if b.role in INPUT_CHANGES}
     changes |= {i: drawn_by(frame.graph.draws[b.name]) for i, b in enumerate(frame.graph.inputs) if b.role == "rng"}
     changes |= {i: plain_alias for i, b in enumerate(frame.graph.inputs) if b.name in frame.graph.aliased_inputs}
@@ -223,8 +228,11 @@ def graph_call(
         compiled = with_history(compiled, results, backend)
     count = len(results)
     refuse = functools.partial(refuse_results, backend, count)
-    called = writer.const(frame.services.call_disabled(compiled, count, refuse), "graph")
-    return (f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"), writes_last
+    disabled = frame.services.call_disabled(compiled, count, refuse)
+    called = writer.const(disabled, "graph")
+    recipe = getattr(given, RECIPE, None) if unchanged is compiled and is_ours else None
+    text = f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"
+    return text, writes_last, GraphCall(disabled, recipe, count, backend)
 
 
 def with_history(compiled: Callable[..., Any], results: Sequence[fx.Node], backend: str) -> Callable[..., Any]:
@@ -246,15 +254,6 @@ def with_history(compiled: Callable[..., Any], results: Sequence[fx.Node], backe
         return made
 
     return call
-
-
-def refuse_results(backend: str, count: int, given: Any) -> NoReturn:
-    """Raises ControlMisuse for what a compiled graph gave."""
-    how = f" of {len(given)}" if isinstance(given, (tuple, list)) else ", not a tuple,"
-    raise ControlMisuse(
-        f"what the backend {backend} made of a graph gave a {type(given).__name__}{how} for its {count} result{'s' * (count > 1)}."
-        " Give the tuple of results, as the graph module's forward does."
-    )
 
 
 def drawn_by(draw: Callable[[Any], Any]) -> Callable[[Any, Any], torch.Tensor]:

@@ -171,6 +171,7 @@ class _Builder:
         self.labels: list[Any] = []
         self.nodes: list[list[Any]] = []  # [accessor, parent, key, index, input, reg, slot, guard]
         self.node_of_step: dict[Any, int] = {}
+        self.node_of_source: dict[Source, int] = {}
         self.leaves: list[tuple[int, int, Any, int]] = []
         self.checks: list[tuple[int, tuple[int, ...], int, Any]] = []
         self.slot_of: dict[Source, int] = {}
@@ -232,9 +233,13 @@ class _Builder:
 
     def node(self, source: Source) -> int:
         """The node of a source, made with those above it."""
+        known = self.node_of_source.get(source)
+        if known is not None:
+            return known
         parent = -1 if source.base is None else self.node(source.base)
         for accessor, key, index in steps_of(source, self.code):
             parent = self.step(parent, accessor, self.ends_with(key, source) if accessor == "CONST" else key, index)
+        self.node_of_source[source] = parent
         return parent
 
     def step(self, parent: int, accessor: str, key: Any, index: int) -> int:

@@ -76,6 +76,19 @@ def make_entry(
     Raises GuardBuildError.
     """
     program = build_program(guards, collect, code, table, conditions)
+    return entry_of(code, program, replacement, owner, detail, has_graph, dead_sources)
+
+
+def entry_of(
+    code: CodeType,
+    program: Program,
+    replacement: CodeType,
+    owner: Any,
+    detail: Any = None,
+    has_graph: bool = True,
+    dead_sources: list[str] | None = None,
+) -> _C.Entry:
+    """The same, of guards that are built."""
     mortal, program.mortal = program.mortal, ()
     program.guards = tuple(guard_set(program.guards))
     program.labels = ()

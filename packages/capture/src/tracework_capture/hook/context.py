@@ -21,7 +21,7 @@ import torch
 from .. import _C, _torch
 from ..bytecode.resume import code_that_raises, original_code
 from ..code_origin import is_of_torch
-from ..contracts import SYMBOLIC_SIZES, Break, PlainFrame, Recompile
+from ..contracts import BESIDE, SYMBOLIC_SIZES, Break, PlainFrame, Recompile
 from ..errors import (
     BackendError,
     CaptureError,
@@ -61,6 +61,7 @@ from .policy import (
     runs_what_is_compiled,
     starts_watching,
 )
+from .stored import StoredEntries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -86,7 +87,7 @@ copyreg.pickle(_C.Scoped, lambda scoped: getattr(scoped, "__qualname__", repr(sc
 
 def _capture_frame() -> Callable[..., Captured]:
     """What captures a frame: imported when something is first compiled, as the values and primops take longer than all else, and not
-    later, when a program may have changed how Python imports."""
+    later, when a program may have changed how Python imports; but for functions of which something is stored."""
     from .compile_frame import capture_frame
 
     return capture_frame
@@ -111,7 +112,8 @@ class FrameCallback:
     """What the evaluator asks for frames without a fitting entry; owns the entries that it makes."""
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
-        self.capture_frame = _capture_frame()
+        self.stored = StoredEntries.of(backend)
+        self._capture_frame: Callable[..., Captured] | None = None
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend
@@ -133,6 +135,17 @@ class FrameCallback:
         self.breaks = Record[Break]("break")
         self.compiling = threading.RLock()
         _callbacks.add(self)
+        code = None if self.outermost.code is None else self.outermost.code()
+        if self.stored is None or not (hasattr(function, BESIDE) or code is not None and self.stored.knows(code, self.options)):
+            self.prepare()
+
+    def prepare(self) -> Callable[..., Captured]:
+        """What captures a frame, with all that it takes imported."""
+        if self._capture_frame is None:
+            self._capture_frame = _capture_frame()
+            if self.stored is not None:
+                self.stored.missed()
+        return self._capture_frame
 
     def __call__(
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any
@@ -366,9 +379,23 @@ class FrameCallback:
         """Capture the frame and make its entry."""
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
+        history, stored = self.history(code), self.stored if backend is None else None
+        if stored is not None and len(slots) == count:
+            scope, arguments = Scope.of_frame(code, names, globals_, closure), tuple(slots.values())
+            known = stored.entry(
+                code,
+                scope,
+                lambda program: isinstance(program.run(arguments, globals_, closure), tuple),
+                self.options,
+                outermost,
+                history,
+                self,
+            )
+            if known is not None:
+                return known
         given = FrameInput(code, slots, globals_, closure, outermost)
         with self.options.around(code):
-            captured = self.captured(given, backend or self.backend, self.history(code))
+            captured = self.captured(given, backend or self.backend, history)
         if isinstance(captured.stop, Break) and (captured.graph is not None or not is_of_torch(code)):
             self.breaks.append(captured.stop)
         for raising in captured.raising_codes:
@@ -378,7 +405,7 @@ class FrameCallback:
             scope = Scope.of_frame(code, names, globals_, closure)
             guards, conditions = filter_guards(self.options.guard_filter_fn, guards, scope)
         detail = CHECKED if captured.checked else None
-        return cache.make_entry(
+        entry = cache.make_entry(
             code,
             guards,
             captured.collect,
@@ -388,22 +415,25 @@ class FrameCallback:
             detail,
             conditions=conditions,
             has_graph=captured.graph is not None,
-            dead_sources=self.history(code).dead_sources,
+            dead_sources=history.dead_sources,
         )
+        if stored is not None:
+            stored.keep(code, entry.info.program, captured, self.options, outermost, history)
+        return entry
 
     def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:
         """The frame captured, with sizes as constants from the time on when the backend has made something of a graph that may hold for
         the present ones only."""
-        own, handled = backend is self.backend, sys.exc_info()[1]
+        own, handled, capture_frame = backend is self.backend, sys.exc_info()[1], self.prepare()
         known = True if getattr(backend, SYMBOLIC_SIZES, False) else False if own and self.fixes_sizes else None
         try:
-            captured = self.capture_frame(given, backend, self.options.with_sizes(known), history, disabled_call)
+            captured = capture_frame(given, backend, self.options.with_sizes(known), history, disabled_call)
         except SizesBurntIn as burnt:
             captured = None
             forget_frames(burnt, handled)
         if own and (captured is None or not captured.given_back):
             self.fixes_sizes = True
-        return captured or self.capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
+        return captured or capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
 
     def history(self, code: types.CodeType) -> History:
         """Sizes seen for this code."""
@@ -447,6 +477,8 @@ class FrameCallback:
         self.left.clear()
         self.small.clear()
         self.dynamic_code = DynamicCode()
+        if self.stored is not None:
+            self.stored.forget()
         self.skipped.clear()
         self.recompiles.clear()
         self.breaks.clear()

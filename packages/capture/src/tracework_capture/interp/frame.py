@@ -146,6 +146,8 @@ class SymbolicFrame(Attempt):
         )
         self.cells: dict[str, CellValue] = dict(zip(code.co_freevars, closure))
         self.parent = parent
+        if parent is not None:
+            self.memory.inlined[id(code)] = code
         self.in_block: bool = parent is not None and (parent.in_block or parent.current.handler is not None)
         self.stack: list[Value] = []
         self.position = 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from types import CodeType
 
     from torch import fx
 
@@ -34,6 +35,10 @@ class Memory:
     generators: list[Any] = field(default_factory=list)
     globals_written: dict[tuple[int, str], Value | None] = field(default_factory=dict)
     builtins_read: set[tuple[int, str]] = field(default_factory=set)
+    inlined: dict[int, CodeType] = field(default_factory=dict)
+    """The codes that were traced into, by id."""
+    only_now: str | None = None
+    """Why what was captured may be something else in another process, though its guards hold there: what tracing itself ran or was told."""
     dropped: set[type] = field(default_factory=set)
     """The classes of the objects whose references existing objects dropped."""
     watched: bool = False

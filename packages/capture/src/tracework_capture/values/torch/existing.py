@@ -10,7 +10,8 @@ import torch
 
 from ... import _C
 from ..._torch import CustomOpDef, OpOverload, OpOverloadPacket, disabled_torch_function, program_of_triton_operator
-from ...marks import mark_of
+from ...guards.addresses import BREAKING
+from ...marks import Mark, mark_of
 from ...sources import Attr, Const, Source
 from ..objects.controls import marked_value
 from ..objects.function import FunctionValue, handler_of_function
@@ -51,10 +52,17 @@ def wrap_module(frame: Frame, obj: Any, source: Source) -> Value:
     return ModuleValue(type(obj), obj, source)
 
 
+def note_mark(frame: Frame, mark: Mark) -> None:
+    """What a capture makes of a marked function, no digest of its code says."""
+    if mark.kind != BREAKING:
+        frame.memory.only_now = f"a function is marked with {mark.kind}"
+
+
 @wraps(types.FunctionType)
 def wrap_function(frame: Frame, obj: Any, source: Source) -> Value:
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in CALLS:
+        note_mark(frame, mark)
         return marked_value(frame, obj, source, mark)
     handler = handler_of_function(obj)
     if handler is not None:
@@ -87,6 +95,7 @@ def wrap_builtin(frame: Frame, obj: Any, source: Source) -> Value:
         return wrap_builtin_method(frame, obj, source)
     mark = mark_of(obj)
     if mark is not None:
+        note_mark(frame, mark)
         return marked_value(frame, obj, source, mark)
     frame.guard("IDENTITY", source, obj)
     row = row_of(obj)

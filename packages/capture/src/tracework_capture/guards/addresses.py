@@ -1,0 +1,549 @@
+"""Objects, sources and guards as data that another process reads: what stored entries are made of.
+
+Nothing is trusted but what is compared: an object has an address (module and qualified name, a descriptor's class and name) that leads to
+this very object here and is looked up there; of a function and of a class the digest of what was traced of it is stored, too, and compared.
+Nothing is imported but this stack's own modules. What has no address raises NotPortable when it is written, and what is not the same any
+more raises Changed when it is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import importlib
+import sys
+import types
+import typing
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from .. import _torch, sources
+from ..marks import mark_of
+from ..own_packages import PACKAGES
+from ..signals import let_through
+from ..sources import Const, Source
+from ..weakly_held import there
+from .access import Scope, fetch
+from .classes import ClassLookups, SealedLookups, attributes_of, find, is_descriptor, module_of, special_names
+from .guard import Guard, TensorFacts
+from .store import NotPortable
+
+_PLAIN = (type(None), bool, int, str)
+_TORCH_NAMES = (torch.dtype, torch.layout, torch.memory_format)
+_DESCRIPTORS: tuple[type, ...] = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+_PROPERTIES = (property, types.DynamicClassAttribute, enum.property)
+_BUILTIN_OWNERS = ("torch", "torch._C._nn", "torch.nn.functional", "torch._C", "builtins", "math", "operator")
+"""Modules that have functions of C whose own names do not lead to them."""
+_GENERIC = tuple(
+    kind
+    for kind in (getattr(typing, "_GenericAlias", None), types.GenericAlias, typing.TypeVar, types.UnionType)
+    if kind is not None
+)
+"""Annotations, which say nothing of what a class does."""
+BY_PLAIN_PAYLOAD = frozenset(
+    "STATE CONSTANT IS_NONE NOT_NONE TENSOR LENGTH DICT_KEYS DICT_HAS DICT_LACKS TRUTH HAS_ATTR LACKS_ATTR TEXT ORDER CONSTANT_RANGE"
+    " DIES_UNSEEN TYPE IDENTITY NOT_IDENTITY SAME DISTINCT".split()
+)
+"""Kinds of guards whose payload says by itself what is compared; CODE and CLASSES are stored by digests, others are not."""
+
+
+class Changed(Exception):
+    """What is stored does not hold in this process."""
+
+
+BREAKING = "disallow_in_graph"
+"""The mark with which nothing is taken from a function while tracing."""
+
+
+# --- digests -----------------------------------------------------------------------------------------------------------------
+
+_code_digests: dict[int, tuple[weakref.ref[types.CodeType], str]] = {}
+
+
+def digest_of_code(code: types.CodeType) -> str:
+    """What a code object does and where it is: messages and tracebacks name its file and lines."""
+    known = _code_digests.get(id(code))
+    if known is not None and known[0]() is code:
+        return known[1]
+    key = id(code)
+    parts = (
+        *(
+            code.co_code,
+            code.co_linetable,
+            code.co_exceptiontable,
+            code.co_names,
+            code.co_varnames,
+            code.co_freevars,
+            code.co_cellvars,
+        ),
+        *(code.co_flags, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_firstlineno),
+        *(code.co_filename, code.co_qualname, [_constant_text(c) for c in code.co_consts]),
+    )
+    found = hashlib.sha256(repr(parts).encode()).hexdigest()
+    _code_digests[key] = weakref.ref(code, lambda dead: _code_digests.pop(key, None)), found
+    return found
+
+
+def _constant_text(constant: Any) -> str:
+    """The same text in each process, whatever order it has the members of a set in."""
+    kind = type(constant)
+    if kind is types.CodeType:
+        return digest_of_code(constant)
+    if kind is tuple:
+        return f"({', '.join(map(_constant_text, constant))})"
+    if kind is frozenset:
+        return f"{{{', '.join(sorted(map(_constant_text, constant)))}}}"
+    return f"{kind.__name__} {constant!r}"
+
+
+def digest_of_attribute(static: Any, depth: int = 4) -> str:
+    """What a class has under a name, in words that another process gives, too. Raises NotPortable."""
+    kind: Any = type(static)
+    if kind is types.FunctionType:
+        return f"function {digest_of_function(static)}"
+    if kind in (staticmethod, classmethod):
+        return f"{kind.__name__} {digest_of_attribute(static.__func__, depth)}"
+    if kind in _PROPERTIES:
+        member = vars(static).get("member") if kind is enum.property else None  # a member of an enumeration
+        return f"{kind.__qualname__} {digest_of_attribute(member)} {[digest_of_attribute(part, depth) for part in (static.fget, static.fset, static.fdel)]}"
+    if kind in (*_PLAIN, float, complex, bytes, types.EllipsisType):
+        return f"{kind.__name__} {static!r}"
+    if kind in (list, tuple, set, frozenset) and depth:
+        parts = [digest_of_attribute(part, depth - 1) for part in static]
+        return f"{kind.__name__} {sorted(parts) if kind in (set, frozenset) else parts}"
+    if kind is dict and depth:
+        return f"dict {[(digest_of_attribute(k, depth - 1), digest_of_attribute(v, depth - 1)) for k, v in static.items()]}"
+    if kind in _GENERIC:
+        return f"annotation {kind.__name__}"
+    if kind.__name__ == "PyCapsule":
+        return "capsule"
+    return repr(address_of(static))
+
+
+def digest_of_function(function: types.FunctionType) -> str:
+    """The digest of its code. Its defaults and cells are guarded where they are read; marks of a program's own say what a capture makes
+    of a call. Raises NotPortable for a function with one, but for that which breaks the graph."""
+    mark = mark_of(function)
+    if mark is not None and mark.kind != BREAKING:
+        raise NotPortable(f"{function.__qualname__} is marked with {mark.kind}")
+    return digest_of_code(function.__code__) if mark is None else f"{BREAKING} {digest_of_code(function.__code__)}"
+
+
+def digest_of_member(member: enum.Enum) -> str:
+    """Of a member of an enumeration, which tracing takes for a constant: whatever it is asked is evaluated. Raises NotPortable where code of
+    the program's would answer."""
+    for cls in type(member).__mro__:
+        if module_of(cls) in ("enum", "builtins"):
+            continue
+        for name, static in attributes_of(cls).items():
+            code = getattr(getattr(static, "__func__", static), "__code__", None)
+            if isinstance(static, property) or code is not None and code.co_filename != enum.__file__:
+                raise NotPortable(f"{cls.__qualname__}.{name} answers for members")
+    if set(vars(member)) - {"_value_", "_name_", "__objclass__", "_sort_order_"}:
+        raise NotPortable(f"{member.name} has attributes of its own")
+    return digest_of_attribute(member.value)
+
+
+def facts_of_function(function: types.FunctionType) -> list[Any]:
+    """What is taken from a function without a guard of its own. Raises NotPortable."""
+    return [
+        digest_of_function(function),
+        address_of(function.__globals__),
+        function.__name__,
+        function.__qualname__,
+        function.__module__,
+    ]
+
+
+# --- addresses ---------------------------------------------------------------------------------------------------------------
+
+
+def address_of(obj: Any) -> list[Any]:
+    """Where the object is found in any process. Raises NotPortable."""
+    kind: Any = type(obj)
+    if kind in _DESCRIPTORS:
+        owner, name = obj.__objclass__, obj.__name__
+        if attributes_of(owner).get(name) is obj:
+            return ["descriptor", *_class_address(owner), name]
+    elif issubclass(kind, types.ModuleType):
+        name = vars(obj).get("__name__")
+        if type(name) is str and sys.modules.get(name) is obj:
+            return ["module", name]
+    elif issubclass(kind, type):
+        return ["class", *_class_address(obj)]
+    elif kind is types.FunctionType:
+        path = _path_to(obj, obj.__module__, obj.__qualname__) or _named_here(obj)
+        if path is not None:
+            return ["function", *path, digest_of_function(obj)]
+    elif kind in (types.BuiltinFunctionType, types.BuiltinMethodType):
+        for module in (obj.__module__, *_BUILTIN_OWNERS):
+            for name in (obj.__qualname__, obj.__name__):
+                if (path := _path_to(obj, module, name)) is not None:
+                    return ["builtin", *path]
+    elif kind in (*_PROPERTIES, staticmethod, classmethod):
+        made_of = obj.fget if kind in _PROPERTIES else obj.__func__
+        path = _path_to(obj, getattr(made_of, "__module__", None), getattr(made_of, "__qualname__", None), bare=True)
+        if path is not None:
+            return ["attribute", *path, digest_of_attribute(obj)]
+    elif issubclass(kind, enum.Enum):
+        return ["member", *_class_address(kind), obj.name, digest_of_member(obj)]
+    elif kind is dict:
+        name = obj.get("__name__")
+        if type(name) is str and getattr(sys.modules.get(name), "__dict__", None) is obj:
+            return ["namespace", name]
+    raise NotPortable(f"{kind.__qualname__} {getattr(obj, '__qualname__', '')} has no address")
+
+
+def _class_address(cls: type) -> tuple[str, str]:
+    path = _path_to(cls, module_of(cls), type.__dict__["__qualname__"].__get__(cls))
+    if path is None:
+        for name, known in vars(types).items():  # the types of Python have other names there
+            if known is cls:
+                return "types", name
+        raise NotPortable(f"class {cls.__qualname__} has no address")
+    return path
+
+
+def _path_to(obj: Any, module: Any, name: Any, bare: bool = False) -> tuple[str, str] | None:
+    """The two, where they lead to the object. bare: what a class has there, as it is."""
+    if type(module) is not str or type(name) is not str or "<locals>" in name:
+        return None
+    try:
+        return (module, name) if _at(module, name, bare) is obj else None
+    except Changed:
+        return None
+
+
+def _named_here(function: types.FunctionType) -> tuple[str, str] | None:
+    """The name that this package has for a function of torch's which is reached by no name of its own."""
+    return next(((_torch.__name__, name) for name, known in vars(_torch).items() if known is function), None)
+
+
+def _at(module: str, path: str, bare: bool = False) -> Any:
+    """What is at a path of names below a module, with nothing of the program run. Raises Changed."""
+    found: Any = sys.modules.get(module)
+    if found is None and module.partition(".")[0] in PACKAGES:
+        found = importlib.import_module(module)
+    for name in path.split("."):
+        if issubclass(type(found), types.ModuleType):
+            names = vars(found)
+        elif issubclass(type(found), type):
+            names = attributes_of(found)
+        else:
+            raise Changed(f"{module} has no {path}")
+        if name not in names:
+            found, owner = find(found, name) if issubclass(type(found), type) else (None, None)
+            if owner is None:
+                raise Changed(f"{module} has no {path}")
+        else:
+            found = names[name]
+        if not bare and type(found) in (staticmethod, classmethod):
+            found = found.__func__
+    return found
+
+
+def object_at(address: list[Any]) -> Any:
+    """The object at an address. Raises Changed where it is another one, or none."""
+    kind, module, *rest = address
+    if kind in ("module", "namespace"):
+        found = sys.modules.get(module)
+        if found is None:
+            raise Changed(f"module {module} is not there")
+        return found if kind == "module" else vars(found)
+    path, *rest = rest
+    found = _at(module, path, kind == "attribute")
+    if kind == "descriptor":
+        if not issubclass(type(found), type):
+            raise Changed(f"{module}.{path} is no class")
+        return attributes_of(found).get(rest[0])
+    if kind == "member":
+        found = found.__members__.get(rest[0]) if issubclass(type(found), enum.EnumMeta) else None
+    try:
+        now = address_of(found)
+    except NotPortable as error:
+        raise Changed(str(error)) from error
+    if now != address:
+        raise Changed(f"{module}.{path} is not what it was")
+    return found
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------------
+
+_FIELDS: dict[str, tuple[type, tuple[str, ...]]] = {
+    name: (kind, tuple(f.name for f in dataclasses.fields(kind)))  # type: ignore[arg-type]
+    for name, kind in vars(sources).items()
+    if isinstance(kind, type) and issubclass(kind, Source) and dataclasses.is_dataclass(kind)
+}
+_FACTS = tuple(f.name for f in dataclasses.fields(TensorFacts))
+
+
+class Writer:
+    """Values as JSON data; sources, objects and texts are written once and named by number."""
+
+    def __init__(self) -> None:
+        self.sources: list[Any] = []
+        self.objects: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self._objects: dict[int, tuple[Any, int]] = {}
+        self.codes: dict[int, types.CodeType] = {}
+        """The codes whose digests are written, by id."""
+
+    def source(self, source: Source) -> int:
+        """The number of a source. Raises NotPortable."""
+        number = self._numbers.get(source)
+        if number is not None:
+            return number
+        if type(source) is Const:
+            row: list[Any] = ["Const", self.value(source.value), source.text]
+        else:
+            name = type(source).__name__
+            if name not in _FIELDS:
+                raise NotPortable(f"{source} is found by {name}")
+            fields = [getattr(source, field) for field in _FIELDS[name][1]]
+            row = [name, *(self.source(f) if isinstance(f, Source) else self.value(f) for f in fields)]
+        number = self._numbers[source] = len(self.sources)
+        self.sources.append(row)
+        return number
+
+    def value(self, value: Any) -> Any:
+        """A constant, or an object with an address. Raises NotPortable."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is float:
+            return ["float", value.hex()]
+        if kind is complex:
+            return ["complex", value.real.hex(), value.imag.hex()]
+        if kind is bytes:
+            return ["bytes", value.hex()]
+        if kind in (tuple, list, torch.Size):
+            return [kind.__name__, *map(self.value, value)]
+        if kind is frozenset:
+            return ["frozenset", *sorted(map(self.value, value), key=repr)]
+        if isinstance(value, _TORCH_NAMES):
+            return ["torch", str(value).removeprefix("torch.")]
+        if kind is torch.device:
+            return ["device", str(value)]
+        if isinstance(value, Source):
+            return ["source", self.source(value)]
+        if kind is TensorFacts:
+            facts = dataclasses.replace(value, type_held=value.type)
+            return ["facts", *(self.value(getattr(facts, name)) for name in _FACTS)]
+        return ["object", self.object(there(value))]
+
+    def object(self, obj: Any) -> int:
+        """The number of an object. Raises NotPortable."""
+        known = self._objects.get(id(obj))
+        if known is not None:
+            return known[1]
+        address = address_of(obj)
+        if type(obj) is types.FunctionType:
+            self.covers(obj.__code__)
+        return self._add(obj, address)
+
+    def _add(self, obj: Any, address: list[Any]) -> int:
+        number = len(self.objects)
+        self._objects[id(obj)] = obj, number
+        self.objects.append(address)
+        return number
+
+    def covers(self, code: types.CodeType) -> None:
+        """The digest of the code, and of those in it, is written."""
+        if id(code) not in self.codes:
+            self.codes[id(code)] = code
+            for constant in code.co_consts:
+                if type(constant) is types.CodeType:
+                    self.covers(constant)
+
+    def guard(self, guard: Guard) -> list[Any]:
+        """Raises NotPortable for what cannot be asked elsewhere."""
+        payload: Any
+        if guard.kind == "CODE":
+            self.covers(guard.payload)
+            payload = digest_of_code(guard.payload)
+        elif guard.kind == "CLASSES":
+            payload = self.lookups(guard.payload)
+        elif guard.kind == "IDENTITY" and type(there(guard.payload)) is types.FunctionType:
+            payload = self.function(there(guard.payload), guard.source)
+        elif guard.kind in BY_PLAIN_PAYLOAD:
+            payload = self.value(guard.payload)
+        else:
+            raise NotPortable(f"a guard of kind {guard.kind}: {guard}")
+        return [guard.kind, self.source(guard.source), payload, guard.origin]
+
+    def function(self, function: types.FunctionType, source: Source) -> Any:
+        """A function that a guard compares: one that another function made has no address but the place where the guard finds it."""
+        try:
+            return self.value(function)
+        except NotPortable:
+            address = ["found", self.source(source), *facts_of_function(function)]
+            self.covers(function.__code__)
+            return ["object", self._add(function, address)]
+
+    def lookups(self, lookups: SealedLookups) -> dict[str, Any]:
+        """What was looked up on classes, by digests of what was found."""
+        found = []
+        for cls, name, owner, _ in lookups.found:
+            static, has = find(there(cls), name)
+            if has is not there(owner):
+                raise NotPortable(f"{there(cls).__qualname__}.{name} has changed")
+            binds = is_descriptor(static)
+            if binds:
+                self._covers_functions_of(static)
+            digest = digest_of_attribute(static) if binds else None
+            of_type = self.object(type(static)) if owner is not None and not binds else None
+            found.append([self.object(there(cls)), name, None if has is None else self.object(has), digest, of_type])
+        orders = [[self.object(there(cls)), *(self.object(there(base)) for base in order)] for cls, order in lookups.orders]
+        special = [[self.object(there(cls)), digest_of_specials(there(cls))] for cls, _ in lookups.special]
+        return {"found": found, "orders": orders, "special": special}
+
+    def _covers_functions_of(self, static: Any) -> None:
+        """A method's code is written by its digest."""
+        parts = (static.fget, static.fset, static.fdel) if type(static) is property else (getattr(static, "__func__", static),)
+        for part in parts:
+            if type(part) is types.FunctionType:
+                self.covers(part.__code__)
+
+    def document(self, **parts: Any) -> dict[str, Any]:
+        """All that the numbers of `parts` lead to, and these."""
+        return {"sources": self.sources, "objects": self.objects, **parts}
+
+
+def digest_of_specials(cls: type) -> str:
+    """What the class itself has under special names, and its metaclass."""
+    names = special_names(cls)
+    parts = [(name, digest_of_attribute(names[name])) for name in sorted(names)]
+    return hashlib.sha256(repr((address_of(type(cls)), parts)).encode()).hexdigest()
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------------
+
+
+_NOT_YET = object()
+
+
+class Reader:
+    """What a Writer wrote, for a frame that is about to run in this process."""
+
+    def __init__(self, document: dict[str, Any], scope: Scope) -> None:
+        self.scope = scope
+        self._rows: list[list[Any]] = document["sources"]
+        self._sources: list[Source | None] = [None] * len(self._rows)
+        self._objects: list[Any] = [_NOT_YET] * len(document["objects"])
+        self._addresses: list[list[Any]] = document["objects"]
+
+    def source(self, number: int) -> Source:
+        """The source of a number."""
+        found = self._sources[number]
+        if found is None:
+            name, *fields = self._rows[number]
+            if name == "Const":
+                found = Const(self.value(fields[0]), fields[1])
+            else:
+                kind, names = _FIELDS[name]
+                based = names[:1] == ("base",)
+                found = kind(self.source(fields[0]), *map(self.value, fields[1:])) if based else kind(*map(self.value, fields))
+            self._sources[number] = found
+        return found
+
+    def object(self, number: int) -> Any:
+        """The object of a number. Raises Changed where it is another one."""
+        found = self._objects[number]
+        if found is _NOT_YET:
+            address = self._addresses[number]
+            found = self._function_at(self.source(address[1]), address[2:]) if address[0] == "found" else object_at(address)
+            self._objects[number] = found
+        return found
+
+    def value(self, data: Any) -> Any:
+        """The inverse of Writer.value."""
+        return _READERS[data[0]](self, data) if type(data) is list else data
+
+    def values(self, data: Iterable[Any]) -> list[Any]:
+        """Several."""
+        return [self.value(part) for part in data]
+
+    def guard(self, row: list[Any]) -> Guard:
+        """Raises Changed where the guard holds for nothing here."""
+        kind, number, data, origin = row
+        source = self.source(number)
+        payload: Any
+        if kind == "CODE":
+            payload = self._code_at(source, data)
+        elif kind == "CLASSES":
+            payload = self.lookups(data)
+        else:
+            payload = self.value(data)
+        return Guard(kind, source, payload, origin)
+
+    def _at(self, source: Source) -> Any:
+        try:
+            return fetch(source, self.scope)
+        except Exception as error:
+            let_through(error)
+            raise Changed(f"{source} is not there") from error
+
+    def _function_at(self, source: Source, facts: list[Any]) -> types.FunctionType:
+        found = self._at(source)
+        try:
+            if type(found) is types.FunctionType and facts_of_function(found) == facts:
+                return found
+        except NotPortable as error:
+            raise Changed(str(error)) from error
+        raise Changed(f"{source} is another function")
+
+    def _code_at(self, source: Source, digest: str) -> types.CodeType:
+        found = self._at(source)
+        if type(found) is not types.FunctionType or digest_of_code(found.__code__) != digest or mark_of(found) is not None:
+            raise Changed(f"{source} runs other code")
+        return found.__code__
+
+    def lookups(self, data: dict[str, Any]) -> SealedLookups:
+        """The lookups as they are here. Raises Changed where one gives something else than it did."""
+        made, at = ClassLookups(), self.object
+        try:
+            for cls, name, owner, digest, kind in data["found"]:
+                static, has = find(at(cls), name)
+                binds = is_descriptor(static)
+                same = (
+                    has is (None if owner is None else at(owner)) and (digest_of_attribute(static) if binds else None) == digest
+                )
+                if not same or kind is not None and type(static) is not at(kind):
+                    raise Changed(f"{at(cls).__qualname__}.{name} is something else")
+                made.add(at(cls), name, has, static)
+            for cls, *order in data["orders"]:
+                if list(at(cls).__mro__) != [at(base) for base in order]:
+                    raise Changed(f"{at(cls).__qualname__} has other bases")
+                made.meet(at(cls))
+            for cls, digest in data["special"]:
+                if digest_of_specials(at(cls)) != digest:
+                    raise Changed(f"a special method of {at(cls).__qualname__} is another one")
+        except NotPortable as error:
+            raise Changed(str(error)) from error
+        return made.sealed()
+
+
+_READERS: dict[str, Callable[[Reader, Any], Any]] = {
+    "float": lambda reader, data: float.fromhex(data[1]),
+    "complex": lambda reader, data: complex(float.fromhex(data[1]), float.fromhex(data[2])),
+    "bytes": lambda reader, data: bytes.fromhex(data[1]),
+    "tuple": lambda reader, data: tuple(reader.values(data[1:])),
+    "list": lambda reader, data: reader.values(data[1:]),
+    "Size": lambda reader, data: torch.Size(data[1:]),
+    "frozenset": lambda reader, data: frozenset(reader.values(data[1:])),
+    "torch": lambda reader, data: getattr(torch, data[1]),
+    "device": lambda reader, data: torch.device(data[1]),
+    "source": lambda reader, data: reader.source(data[1]),
+    "facts": lambda reader, data: TensorFacts(*reader.values(data[1:])),
+    "object": lambda reader, data: reader.object(data[1]),
+}

@@ -1,0 +1,358 @@
+"""Entries that outlive the process: what was captured of a frame as plain data, and entries made of it again.
+
+The key is of the frame's code and of the options. An entry is data of guards and their sources (guards.addresses), of the emitted code, and
+the recipe of the graph's callable, which the backend's store makes again. It serves a frame of another process where all that it refers to
+is the same there, and its guards, which are built anew, hold. What cannot be said in data makes an entry that is not stored, and a line in
+the log. Stores give back only what they were given: the data is marshalled, as emitted code is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import logging
+import marshal
+import operator
+import types
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import _C
+from ..bytecode.resume import ResumePoint, original_code, point_of, resume_code
+from ..contracts import ENTRIES, EntryStore
+from ..errors import BreakGraph, GuardBuildError, SkipFrame
+from ..graph.captured import Captured, refuse_results
+from ..guards.access import Scope
+from ..guards.addresses import Changed, Reader, Writer, digest_of_code
+from ..guards.program import program_of
+from ..guards.store import NotPortable, StoredCondition, StoredExpression, StoredRecord
+from ..options import CaptureOptions
+from ..own_packages import is_own_file
+from ..signals import let_through
+from ..watchers import is_watched
+from . import cache
+
+if TYPE_CHECKING:
+    from ..guards.program import Program
+    from .history import History
+
+log = logging.getLogger("tracework.capture.stored")
+PROCESS = uuid.uuid4().hex
+"""What this process stores it does not read again: after a reset it captures anew."""
+MOST_ENTRIES = 8
+"""Of one key; the latest stay."""
+FREE_OPTIONS = frozenset(
+    {"settings", "observe", "around", "on_failure", "name", "recompile_limit", "fail_on_limit", "error_on_recompile"}
+)
+"""Fields of CaptureOptions that do not change what is captured; of what observes, the backend knows."""
+REFUSED_OPTIONS = ("guard_filter_fn", "shapes")
+"""Those with which nothing is stored."""
+OPERATORS = ("torch", "operator", "_operator", "builtins", "math")
+"""Where the functions come from that a stored entry's graph may call."""
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------------
+
+
+def dumps(program: Program, captured: Captured, code: types.CodeType, history: History) -> dict[str, Any]:
+    """An entry as data. Raises NotPortable, which says what cannot be data."""
+    call = captured.call
+    if captured.only_now is not None:
+        raise NotPortable(captured.only_now)
+    if captured.checked or call is not None and call.recipe is None:
+        raise NotPortable("the graph's callable is not made of data")
+    if captured.graph is not None:
+        check_operators(captured.graph.graph.graph)
+    writer = Writer()
+    writer.covers(code)
+    guards = [writer.guard(guard) for guard in program.guards]
+    conditions = [[str(r.condition.expr), r.condition.op, r.origin] for r in program.conditions]
+    emitted = code_data(writer, captured.code, code, None if call is None else call.called)
+    for inlined in captured.inlined:
+        if id(inlined) not in writer.codes and not is_own_file(inlined.co_filename):
+            raise NotPortable(f"the code of {inlined.co_qualname}, which was traced into, is not found again")
+    return writer.document(
+        process=PROCESS,
+        guards=guards,
+        conditions=conditions,
+        symbols={name: writer.source(source) for name, source in program.symbols.items()},
+        collect=[writer.source(source) for source in program.collect],
+        code=emitted,
+        recipe=None if call is None else call.recipe,
+        results=[] if call is None else [call.count, call.backend],
+        raising=[_inner_code(writer, raising, code, None) for raising in captured.raising_codes],
+        sizes=list(history.sizes.items()),
+        gaps=[(name, list(gaps.items())) for name, gaps in history.gaps.items()],
+        numbers=[(name, writer.value(value)) for name, value in history.numbers.items()],
+    )
+
+
+def check_operators(graph: torch.fx.Graph) -> None:
+    """Raises NotPortable for operators that are not torch's own, whose rules may be other ones elsewhere, and for tensors in the graph."""
+    for node in graph.nodes:
+        if node.op in ("get_attr", "call_module"):
+            raise NotPortable(f"{node.target} is part of the graph")
+        if node.op != "call_function":
+            continue
+        target = node.target
+        namespace = getattr(target, "namespace", None)
+        known = namespace in ("aten", "prims") if namespace is not None else _module_of(target) in OPERATORS
+        if not known:
+            raise NotPortable(f"{target} is called, which is not torch's own")
+        for value in (*node.args, *node.kwargs.values()):
+            if callable(value) and not isinstance(value, (torch.fx.Node, type)):
+                raise NotPortable(f"{target} is given a function")
+
+
+def _module_of(function: Any) -> str:
+    owner = getattr(function, "__module__", None) or getattr(getattr(function, "__self__", None), "__module__", None) or ""
+    if not owner and type(function) in (types.BuiltinFunctionType, types.MethodDescriptorType):
+        owner = getattr(getattr(function, "__objclass__", None), "__module__", "torch")
+    return str(owner).partition(".")[0]
+
+
+def code_data(writer: Writer, code: types.CodeType, frame_code: types.CodeType, graph: Any) -> dict[str, Any]:
+    """Emitted code: its constants apart, since those that are objects have addresses."""
+    constants: list[Any] = []
+    for constant in code.co_consts:
+        if constant is graph and graph is not None:
+            constants.append(["graph"])
+        elif type(constant) is types.CodeType:
+            constants.append(_inner_code(writer, constant, frame_code, graph))
+        elif type(constant) is types.FunctionType and _is_found_again(constant.__code__, frame_code):
+            constants.append(
+                ["function", _inner_code(writer, constant.__code__, frame_code, graph), writer.value(constant.__globals__)]
+            )
+        elif type(constant) is _C.Scoped and constant.callback is None:  # another than the graph's refuses no results
+            constants.append(["disabled", writer.value(constant.__wrapped__)])
+        elif type(constant) is functools.partial and not constant.keywords:
+            constants.append(["partial", writer.value(constant.func), writer.value(constant.args)])
+        else:
+            constants.append(["value", writer.value(constant)])
+    bare = code.replace(co_consts=(None,) * len(constants))
+    return {"code": marshal.dumps(bare), "constants": constants}
+
+
+def _is_made_of(code: types.CodeType, frame_code: types.CodeType) -> bool:
+    """Whether it is the frame's code, or what takes its arguments otherwise (graph.checks.plain_run)."""
+    same = code.co_code == frame_code.co_code and len(code.co_consts) == len(frame_code.co_consts)
+    return same and all(map(operator.is_, code.co_consts, frame_code.co_consts))
+
+
+def _is_found_again(code: types.CodeType, frame_code: types.CodeType) -> bool:
+    """Whether it is made of the frame's code, or goes on in it."""
+    return _is_made_of(code, frame_code) or point_of(code) is not None and original_code(code) is original_code(frame_code)
+
+
+def _inner_code(writer: Writer, code: types.CodeType, frame_code: types.CodeType, graph: Any) -> list[Any]:
+    if _is_made_of(code, frame_code):
+        return ["frame", *(getattr(code, name) for name in _TAKING)]
+    point = point_of(code)
+    if point is not None:
+        if original_code(code) is not original_code(frame_code):
+            raise NotPortable(f"a continuation of {code.co_qualname}, which is another function's")
+        return ["resume", *(getattr(point, name) for name in _POINT)]
+    return ["code", code_data(writer, code, frame_code, graph)]
+
+
+_POINT = tuple(f.name for f in dataclasses.fields(ResumePoint))
+_TAKING = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags")
+"""What says how a code takes its arguments."""
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------------
+
+
+def loads(data: dict[str, Any], code: types.CodeType, scope: Scope, store: EntryStore, owner: Any, history: History) -> _C.Entry:
+    """The entry. Raises Changed where something is not as it was, GuardBuildError where a guard cannot be built."""
+    reader = Reader(data, scope)
+    guards = [reader.guard(row) for row in data["guards"]]
+    conditions = [StoredRecord(StoredCondition(op, StoredExpression(text)), origin) for text, op, origin in data["conditions"]]
+    symbols = {name: reader.source(number) for name, number in data["symbols"].items()}
+    program = program_of(guards, [reader.source(number) for number in data["collect"]], conditions, symbols, code)
+    graph = None if data["recipe"] is None else graph_of(store, data["recipe"], *data["results"])
+    replacement = code_of(reader, data["code"], code, graph)
+    for raising in data["raising"]:
+        cache.skip(_inner_code_of(reader, raising, code, graph))
+    return cache.entry_of(code, program, replacement, owner, has_graph=graph is not None, dead_sources=history.dead_sources)
+
+
+def graph_of(store: EntryStore, recipe: Any, count: int, backend: str) -> Any:
+    """What generated code calls. Raises Changed where it cannot be made again."""
+    call = store.restore(recipe)
+    if call is None:
+        raise Changed("what the graph was compiled to is gone")
+    takes_list = getattr(call, "__tracework_list_call__", None)
+    return _C.Scoped(takes_list or call, None, count=count, refuse=functools.partial(refuse_results, backend, count))
+
+
+def code_of(reader: Reader, data: dict[str, Any], frame_code: types.CodeType, graph: Any) -> types.CodeType:
+    """The emitted code."""
+    constants: list[Any] = []
+    for kind, *given in data["constants"]:
+        if kind == "graph":
+            constants.append(graph)
+        elif kind in ("frame", "resume", "code"):
+            constants.append(_inner_code_of(reader, [kind, *given], frame_code, graph))
+        elif kind == "function":
+            inner = _inner_code_of(reader, given[0], frame_code, graph)
+            constants.append(types.FunctionType(inner, reader.value(given[1]), inner.co_name))
+        elif kind == "disabled":
+            constants.append(_C.Scoped(reader.value(given[0]), None))
+        elif kind == "partial":
+            constants.append(functools.partial(reader.value(given[0]), *reader.value(given[1])))
+        else:
+            constants.append(reader.value(given[0]))
+    bare: types.CodeType = marshal.loads(data["code"])
+    return bare.replace(co_consts=tuple(constants))
+
+
+def _inner_code_of(reader: Reader, data: list[Any], frame_code: types.CodeType, graph: Any) -> types.CodeType:
+    kind, *given = data
+    if kind == "resume":
+        try:
+            return resume_code(original_code(frame_code), ResumePoint(*given))
+        except SkipFrame as why:
+            raise Changed(str(why)) from why
+    return frame_code.replace(**dict(zip(_TAKING, given))) if kind == "frame" else code_of(reader, given[0], frame_code, graph)
+
+
+def remember_sizes(history: History, data: dict[str, Any]) -> None:
+    """What was seen of sizes and numbers when the entry was made, so that those that change become symbols as they would have."""
+    if history.sizes or history.gaps or history.numbers:
+        return
+    history.sizes = {name: list(sizes) for name, sizes in data["sizes"]}
+    history.gaps = {name: {int(dim): stride for dim, stride in gaps} for name, gaps in data["gaps"]}
+    history.numbers = {name: value for name, value in data["numbers"] if type(value) is not list}
+
+
+# --- what is stored of a frame ---------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(eq=False)
+class _Frame:
+    """What is stored of one code: all of it, and that which is not installed yet."""
+
+    code: weakref.ref[types.CodeType]
+    key: str
+    all: list[dict[str, Any]]
+    waiting: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+class StoredEntries:
+    """What one callback has in the store of its backend."""
+
+    def __init__(self, store: EntryStore) -> None:
+        self._store = store
+        self._frames: dict[int, _Frame] = {}
+
+    @classmethod
+    def of(cls, backend: Any) -> StoredEntries | None:
+        """None where the backend keeps nothing."""
+        store = getattr(backend, ENTRIES, None)
+        return None if store is None else cls(store)
+
+    def forget(self) -> None:
+        """Start over."""
+        self._frames.clear()
+
+    def knows(self, code: types.CodeType, options: CaptureOptions) -> bool:
+        """Whether something is stored that may serve the outermost frame."""
+        try:
+            frame = self._frame(code, options, True)
+        except Exception as error:  # of what is no entry
+            let_through(error)
+            log.warning("stored entries of %s cannot be read", code.co_qualname, exc_info=True)
+            return False
+        return frame is not None and bool(frame.waiting)
+
+    def missed(self) -> None:
+        """A frame is to be captured."""
+        self._store.missed()
+
+    def _frame(self, code: types.CodeType, options: CaptureOptions, outermost: bool) -> _Frame | None:
+        known = self._frames.get(id(code))
+        if known is not None and known.code() is code:
+            return known
+        key = key_of(code, options, outermost)
+        if key is None:
+            return None
+        found = self._store.get(key)
+        entries = [] if found is None else marshal.loads(found)
+        of_others = [data for data in entries if data["process"] != PROCESS]
+        made = self._frames[id(code)] = _Frame(weakref.ref(code), key, entries, of_others)
+        return made
+
+    def entry(
+        self,
+        code: types.CodeType,
+        scope: Scope,
+        holds: Callable[[_C.GuardProgram], bool],
+        options: CaptureOptions,
+        outermost: bool,
+        history: History,
+        owner: Any,
+    ) -> _C.Entry | None:
+        """A stored entry that serves the frame. holds: whether guards do for it. Whoever watches is to see a capture."""
+        if is_watched():
+            return None
+        try:
+            frame = self._frame(code, options, outermost)
+            for data in [] if frame is None else list(frame.waiting):
+                try:
+                    entry = loads(data, code, scope, self._store, owner, history)
+                except (Changed, GuardBuildError, BreakGraph) as why:
+                    log.debug("a stored entry of %s does not serve: %s", code.co_qualname, why)
+                    continue
+                if holds(entry.program):
+                    assert frame is not None
+                    frame.waiting.remove(data)
+                    remember_sizes(history, data)
+                    log.info("%s: a stored entry serves", code.co_qualname)
+                    return entry
+                log.debug("a stored entry of %s has other guards", code.co_qualname)
+        except Exception as error:
+            let_through(error)
+            log.warning("stored entries of %s cannot be read", code.co_qualname, exc_info=True)
+        return None
+
+    def keep(
+        self,
+        code: types.CodeType,
+        program: Program,
+        captured: Captured,
+        options: CaptureOptions,
+        outermost: bool,
+        history: History,
+    ) -> None:
+        """Stores an entry that was made."""
+        try:
+            frame = self._frame(code, options, outermost)
+            if frame is None:
+                return
+            data = dumps(program, captured, code, history)
+            frame.all = [*frame.all, data][-MOST_ENTRIES:]
+            self._store.put(frame.key, marshal.dumps(frame.all))
+        except NotPortable as why:
+            log.info("%s is not stored: %s", code.co_qualname, why)
+        except Exception as error:
+            let_through(error)
+            log.warning("%s is not stored", code.co_qualname, exc_info=True)
+
+
+def key_of(code: types.CodeType, options: CaptureOptions, outermost: bool) -> str | None:
+    """The key of a frame's entries; None where nothing is stored."""
+    if any(getattr(options, name) is not None for name in REFUSED_OPTIONS):
+        return None
+    facts = [
+        (name, sorted(value, key=repr) if isinstance(value, frozenset) else value)
+        for name in sorted(options.__dataclass_fields__)
+        if name not in FREE_OPTIONS
+        for value in (getattr(options, name),)
+    ]
+    return hashlib.sha256(repr((digest_of_code(code), outermost, facts)).encode()).hexdigest()

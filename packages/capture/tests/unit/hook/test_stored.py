@@ -1,0 +1,338 @@
+"""Stored entries serve another process where all is as it was, and no other: each case is a program as one process has it and as the
+next one does. What the next one gives is always plain Python's."""
+
+import builtins
+import importlib.util
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import tracework_capture as capture
+from tracework_capture.contracts import ENTRIES, RECIPE, SYMBOLIC_SIZES
+from tracework_capture.hook import compile_frame, stored
+
+PROGRAM = """
+import enum
+import torch
+
+SCALE = 2
+LIMIT = 3.0
+class Kind(enum.Enum):
+    SUM = 1
+
+def factor():
+    return 3
+
+def outer():
+    held = 5
+    def inside(x):
+        return x * held
+    return inside
+
+cell = outer()
+
+def shifted(x, by=1):
+    return x + by
+
+class Base:
+    gain = 7
+    def twice(self, x):
+        return x * 2
+    @property
+    def bias(self):
+        return 11
+    @staticmethod
+    def third(x):
+        return x / 3
+    def __add__(self, x):
+        return x + 100
+
+class Model(Base, torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = 2
+    def forward(self, x):
+        return self.third(self.twice(x)) + self.bias + self.gain * self.n + (self + x)
+
+class Plain(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(2)])
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.nn.functional.gelu(layer(x))
+        return x
+
+def run(x):
+    y = shifted(x) * SCALE + factor()
+    y = y.clamp(max=LIMIT) if Kind.SUM.value == 1 else y - 1
+    return cell(y) + x.sum(dtype=torch.get_default_dtype())
+
+def uses(x):
+    assert pow(SCALE, 1) == 2
+    return x + pow(SCALE, 1) + len([x, x]) + (0 if str(SCALE) == "2" else 1)
+
+def broken(x):
+    shown = []
+    for n in range(2):
+        x = shifted(x) * 2
+        shown.append(n)
+        print("between")
+    try:
+        x = x + factor()
+        torch._dynamo.graph_break()
+        x = x * SCALE
+    except ValueError:
+        pass
+    return torch.relu(x), shown, (lambda: x.sum())()
+
+model = Model()
+"""
+
+
+class Store:
+    """An EntryStore in memory; recipes are numbers of callables."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.made: list[Any] = []
+
+    def get(self, key: str) -> bytes | None:
+        return self.kept.get(key)
+
+    def put(self, key: str, content: bytes) -> None:
+        self.kept[key] = content
+
+    def missed(self) -> None:
+        pass
+
+    def restore(self, recipe: Any) -> Any:
+        return self.made[recipe]
+
+
+def backend_of(store: Store) -> Any:
+    def backend(gm: Any, inputs: Any) -> Any:
+        def call(*given: Any) -> Any:
+            return gm.forward(*given)
+
+        call.__tracework_writes_last__ = True  # type: ignore[attr-defined]
+        setattr(call, RECIPE, len(store.made))
+        store.made.append(call)
+        return call
+
+    setattr(backend, ENTRIES, store)
+    setattr(backend, SYMBOLIC_SIZES, True)
+    return backend
+
+
+class Process:
+    """Runs the program's text as the module `program`, captured anew each time it is started."""
+
+    def __init__(self, folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.store, self.captures = folder / "stored_program.py", Store(), 0
+        self.set, self.numbers = monkeypatch.setattr, itertools.count()
+        real = compile_frame.capture_frame
+
+        def counted(*args: Any) -> Any:
+            self.captures += 1
+            return real(*args)
+
+        monkeypatch.setattr(compile_frame, "capture_frame", counted)
+
+    def start(self, text: str = PROGRAM) -> ModuleType:
+        capture.reset()
+        self.set(stored, "PROCESS", str(next(self.numbers)))
+        self.path.write_text(text)
+        spec = importlib.util.spec_from_loader("stored_program", None, origin=str(self.path))
+        assert spec is not None
+        module = sys.modules["stored_program"] = importlib.util.module_from_spec(spec)
+        exec(compile(text, str(self.path), "exec"), vars(module))
+        self.captures = 0
+        return module
+
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return capture.optimize(backend_of(self.store), **options)(function)(*args)
+
+
+@pytest.fixture
+def process(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    yield Process(tmp_path, monkeypatch)
+    sys.modules.pop("stored_program", None)
+    capture.reset()
+
+
+X = torch.arange(4.0)
+RUNS: dict[str, Callable[[Any], Callable[..., Any]]] = {
+    "run": lambda module: module.run,
+    "model": lambda module: module.model.forward,
+    "uses": lambda module: module.uses,
+    "broken": lambda module: module.broken,
+    "plain": lambda module: module.Plain().forward,
+}
+
+
+class Change(NamedTuple):
+    """What differs in the second process: texts of the program, what it does before the call, the call's argument, and options."""
+
+    run: str = "run"
+    old: str = ""
+    new: str = ""
+    does: Callable[[Any], object] = lambda module: None
+    argument: Any = X
+    served: bool = False
+    options: dict[str, Any] = {}
+
+
+def patched(module: Any) -> None:
+    module.Model.twice = lambda self, x: x * 20
+
+
+def another_class(module: Any) -> None:
+    class Model(module.Base, torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.n = 2
+
+        def forward(self, x: Any) -> Any:
+            return x - 1000
+
+    Model.__module__, Model.__qualname__ = "stored_program", "Model"
+    module.model = module.Model = Model  # the class, then an instance
+    module.model = Model()
+
+
+def marked(module: Any) -> None:
+    capture.substitute_in_graph(module.factor)(lambda: 30)
+
+
+CHANGES = {
+    "nothing": Change(served=True),
+    "nothing, a model": Change("model", served=True),
+    "nothing, modules": Change("plain", served=True),
+    "nothing, breaks": Change("broken", served=True),
+    "a callee behind a break": Change("broken", old="return 3", new="return 33"),
+    "a global behind a break": Change("broken", old="SCALE = 2", new="SCALE = 4"),
+    "the function": Change(old="return cell(y) + x.sum(", new="return cell(y) - x.sum("),
+    "where the function is": Change(old="def run(x)", new="\n\ndef run(x)"),
+    "a callee": Change(old="return 3", new="return 33"),
+    "a callee, patched": Change(does=lambda m: setattr(m, "factor", lambda: 300)),
+    "a marked callee": Change(does=marked),
+    "a method": Change("model", old="return x * 2", new="return x * 22"),
+    "a method, patched": Change("model", does=patched),
+    "a static method": Change("model", old="return x / 3", new="return x / 33"),
+    "a property": Change("model", old="return 11", new="return 12"),
+    "a special method": Change("model", old="return x + 100", new="return x + 101"),
+    "a class attribute": Change("model", old="gain = 7", new="gain = 8"),
+    "a base class": Change(
+        "model", old="class Model(Base, torch", new="class Other(Base):\n    gain = 9\nclass Model(Other, torch"
+    ),
+    "an instance's attribute": Change("model", old="self.n = 2", new="self.n = 3"),
+    "another class of that name": Change("model", does=another_class),
+    "a global": Change(old="SCALE = 2", new="SCALE = 4"),
+    "a global, set": Change(does=lambda m: setattr(m, "SCALE", 6)),
+    "a global of another type": Change(old="SCALE = 2", new="SCALE = 2.0"),
+    "a cell": Change(old="held = 5", new="held = 6"),
+    "a default": Change(old="by=1", new="by=10"),
+    "a default, set": Change(does=lambda m: setattr(m.shifted, "__defaults__", (4,))),
+    "a member's value": Change(old="SUM = 1", new="SUM = 2"),
+    "a function of torch": Change("plain", does=lambda m: setattr(torch.nn.functional, "gelu", torch.relu)),
+    "a method of torch": Change("plain", does=lambda m: setattr(torch.nn.Linear, "forward", lambda self, x: x @ self.weight.t())),
+    "a hook": Change("plain", does=lambda m: torch.nn.modules.module.register_module_forward_hook(lambda *a: a[2] * 2)),
+    "a builtin": Change("uses", does=lambda m: setattr(builtins, "pow", lambda *a: 2)),
+    "a builtin, shadowed": Change("uses", does=lambda m: setattr(m, "pow", lambda *a: 2)),
+    "nothing, builtins": Change("uses", served=True),
+    "the default dtype": Change(does=lambda m: torch.set_default_dtype(torch.float64)),
+    "sizes": Change(argument=torch.arange(5.0)),
+    "a dtype": Change(argument=X.double()),
+    "requires grad": Change(argument=torch.ones(4, requires_grad=True)),
+    "an option": Change(options={"dynamic": True}, argument=torch.arange(6.0)),
+}
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """What the cases change of torch."""
+    functional, linear, dtype = torch.nn.functional.gelu, torch.nn.Linear.forward, torch.get_default_dtype()
+    power = pow
+    yield
+    builtins.pow = power  # type: ignore[misc]
+    torch.nn.functional.gelu = functional
+    torch.nn.Linear.forward = linear  # type: ignore[method-assign]
+    torch.set_default_dtype(dtype)
+    torch.nn.modules.module._global_forward_hooks.clear()
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_another_process(process: Process, restored: None, change: Change) -> None:
+    with torch.no_grad():
+        torch.manual_seed(0)
+        module = process.start()
+        process.call(RUNS[change.run](module), X)
+        assert process.captures and process.store.kept
+        torch.manual_seed(0)
+        assert change.old in PROGRAM
+        module = process.start(PROGRAM.replace(change.old, change.new) if change.old else PROGRAM)
+        change.does(module)
+        function = RUNS[change.run](module)
+        expected = function(change.argument)
+        found = process.call(function, change.argument, **change.options)
+    assert repr(found) == repr(expected) and type(found) is type(expected)
+    assert (process.captures == 0) is change.served
+
+
+def test_objects_are_those_of_the_process(process: Process) -> None:
+    text = PROGRAM + "\nfixed = object()\ndef refers(x):\n    return x + 1, fixed\n"
+    for captures in (1, 0):
+        module = process.start(text)
+        assert process.call(module.refers, X)[1] is module.fixed and process.captures == captures
+
+
+def test_what_is_no_entry(process: Process) -> None:
+    module = process.start()
+    process.call(module.run, X)
+    (key,) = process.store.kept
+    process.store.kept[key] = b"no entry"
+    module = process.start()
+    assert torch.equal(process.call(module.run, X), module.run(X)) and process.captures == 1
+
+
+NOT_STORED = {
+    "a marked function": "return x + told()",
+    "an operator of the program's": "return torch.ops.stored_entries.shift(x)",
+    "code that tracing runs": "return x + remembered(3)",
+}
+OTHERS = """
+import functools
+import tracework_capture as capture
+@capture.assume_constant_result
+def told():
+    return 1
+@functools.lru_cache
+def remembered(n):
+    return n + 1
+def refused(x):
+    {}
+"""
+
+
+@pytest.fixture(scope="module")
+def operator() -> Iterator[None]:
+    library = torch.library.Library("stored_entries", "DEF")
+    library.define("shift(Tensor x) -> Tensor")
+    library.impl("shift", lambda x: x + 1, "CompositeExplicitAutograd")
+    library.impl("shift", lambda x: torch.empty_like(x), "Meta")
+    yield
+    library._destroy()
+
+
+@pytest.mark.parametrize("text", NOT_STORED.values(), ids=NOT_STORED)
+def test_what_is_not_stored(process: Process, operator: None, text: str) -> None:
+    for _ in range(2):
+        module = process.start(PROGRAM + OTHERS.format(text))
+        with torch.no_grad():
+            assert torch.equal(process.call(module.refused, X), module.refused(X))
+        assert process.captures

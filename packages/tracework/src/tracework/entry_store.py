@@ -1,0 +1,150 @@
+"""Captured entries in the disk cache, and graphs loaded from it: all that a process needs which compiles what another one has compiled.
+
+Nothing of capture's interpreter, of aotautograd's tracer or of inductor is imported here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+import tracework_runtime as runtime
+from tracework_aotautograd.recipes import RECIPE, from_recipe
+
+from . import activity
+from .errors import MissingCompiler
+from .options import Options
+
+KIND, SUFFIX = "entry", ".twe"
+FREE = frozenset({"cache_dir", "cache_key", "jobs", "progress", "suppress_errors"})
+"""Options that change nothing of what is captured and compiled."""
+OF_PROGRAM = (
+    *("cudagraph_policy", "guard_filter_fn", "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass"),
+    *("post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
+)
+"""Options that are functions of the program, whose code no key has."""
+
+
+def runtime_options(options: Options) -> runtime.RuntimeOptions:
+    """What of the options the runtime takes."""
+    return runtime.RuntimeOptions(
+        cxx=options.cxx or None,
+        build_jobs=options.jobs,
+        triton_workers=options.jobs,
+        cache_dir=options.cache_dir or None,
+        cache_key=options.cache_key or None,
+        disk_cache=options.cache,
+        cudagraph_capture_sizes=options.cudagraph_capture_sizes,
+        graph_partition=options.graph_partition,
+        cudagraph_or_error=options.cudagraph_or_error,
+        cudagraph_policy=options.cudagraph_policy,
+    )
+
+
+def recorded(loaded: Any, options: Options, visible: int | None) -> Any:
+    """A loaded graph, as CUDA graphs where the options, or what it is, say so. visible: how many outputs a program gets to see."""
+    if options.cudagraphs:
+        return runtime.cudagraph(loaded, runtime_options(options))
+    if options.cudagraphs is None:
+        return runtime.recorded_where_it_pays(loaded, runtime_options(options), visible=visible)
+    return loaded
+
+
+def with_recipe(call: Any, artifact: runtime.Artifact, visible: int | None) -> Any:
+    """What was made of an artifact, with its recipe."""
+    setattr(
+        call,
+        RECIPE,
+        {
+            "artifact": artifact.key,
+            "places": {name: {text: list(numbers) for text, numbers in known.items()} for name, known in artifact.places.items()},
+            "devices": _identities(artifact),
+            "visible": visible,
+        },
+    )
+    return call
+
+
+def _identities(artifact: runtime.Artifact) -> dict[str, str]:
+    kinds = {name.partition(":")[0] for name in artifact.devices} - {"cpu"}
+    return {kind: runtime.DEVICES[kind].identity() for kind in sorted(kinds & set(runtime.DEVICES))}
+
+
+class EntryStore:
+    """capture.EntryStore over the disk cache."""
+
+    def __init__(self, options: Options, prepare: Callable[[], object]) -> None:
+        self._options, self._prepare = options, prepare
+
+    @functools.cached_property
+    def _facts(self) -> str:
+        """All that changes what is captured and compiled, beside the program and what guards compare."""
+        options = {f.name: getattr(self._options, f.name) for f in dataclasses.fields(self._options) if f.name not in FREE}
+        given = runtime_options(self._options)
+        extra = [runtime.package_digest(name, given) for name in ("tracework", "tracework_capture")]
+        extra += [sys.version, numpy.__version__, str(torch.cuda.is_available()), str(torch.cuda.device_count())]
+        return runtime.cache_key(runtime.KeyFacts("entry", repr(options), given, frozenset(), tuple(extra)))
+
+    def _key(self, key: str) -> str:
+        return hashlib.sha256(f"{self._facts} {key}".encode()).hexdigest()
+
+    @property
+    def _cache(self) -> runtime.Cache:
+        return runtime.open_cache(runtime_options(self._options))
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under a key by a process of the same packages, devices and options."""
+        return self._cache.store.get(KIND, self._key(key), SUFFIX)
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keeps it."""
+        self._cache.store.put(KIND, self._key(key), content, SUFFIX)
+
+    def missed(self) -> None:
+        """Imports what compiling takes."""
+        self._prepare()
+
+    def restore(self, recipe: Any) -> Callable[..., Any] | None:
+        """What a recipe was the recipe of; None where a part of it is gone, or was for other devices."""
+        with activity.stage("runtime", progress=self._options.progress):
+            return from_recipe(recipe, self._graph)
+
+    def _graph(self, recipe: Any) -> Any:
+        artifact = self._cache.get(recipe["artifact"])
+        if artifact is None or _identities(artifact) != recipe["devices"]:
+            return None
+        places = {name: {text: tuple(numbers) for text, numbers in known.items()} for name, known in recipe["places"].items()}
+        artifact = artifact.replace(places=places)
+        # capture's guards have compared the inputs
+        loaded = runtime.load(artifact, runtime_options(self._options), check_inputs=False)
+        return with_recipe(recorded(loaded, self._options, recipe["visible"]), artifact, recipe["visible"])
+
+
+def check_compiler(options: Options) -> None:
+    """A compiler is looked for before anything is captured or compiled: kernels for the CPU cannot be made without one."""
+    try:
+        runtime.find_compiler(options.cxx or None)
+    except runtime.BuildError as error:
+        raise MissingCompiler(error) from error
+
+
+def compiles_for_cpu_only(options: Options) -> bool:
+    """Whether kernels for the CPU are surely compiled."""
+    return bool(options.cxx) or not torch.cuda.is_available()
+
+
+def store_of(options: Options, prepare: Callable[[], object]) -> EntryStore | None:
+    """None where nothing is kept: without a disk cache, with functions of the program among the options, and where products are looked at.
+
+    prepare: imports what compiling takes.
+    """
+    looked_at = options.dump_dir or options.debug or options.diagram or options.kernel_ranges
+    if not options.cache or looked_at or any(getattr(options, name) is not None for name in OF_PROGRAM):
+        return None
+    return EntryStore(options, prepare)

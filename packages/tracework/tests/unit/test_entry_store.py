@@ -1,0 +1,114 @@
+"""What one process has compiled serves the next one without a capture: `reset()` and a cache of artifacts that forgot all stand for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import tracework
+import tracework_capture as capture
+from tracework import config
+from tracework.entry_store import EntryStore, store_of
+from tracework.options import build
+from tracework_capture.hook import compile_frame, stored
+from tracework_runtime.cache import memory
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(self.linear(x)) + 1
+        return y, y.t(), x
+
+
+def shared(x: Any, n: int = 2) -> Any:
+    return (x * n).sum(0)
+
+
+@pytest.fixture
+def captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the frames that are captured, with a cache folder of the test's own."""
+    names: list[str] = []
+    real = compile_frame.capture_frame
+
+    def counted(given: Any, *rest: Any) -> Any:
+        names.append(given.code.co_name)
+        return real(given, *rest)
+
+    monkeypatch.setattr(compile_frame, "capture_frame", counted)
+    monkeypatch.setenv("TRACEWORK_CACHE_DIR", str(tmp_path))
+    yield names
+    next_process()
+
+
+def next_process() -> None:
+    tracework.reset()
+    stored.PROCESS = str(time.perf_counter_ns())
+    memory._cache.cache_clear()
+
+
+def call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    with torch.no_grad():
+        return tracework.compile(function, **options)(*args)
+
+
+def test_a_model_is_not_captured_again(captures: list[str]) -> None:
+    model, x = Model(), torch.rand(3, 4)
+    expected = call(model, x)
+    assert captures == ["call_Model"]
+    next_process()
+    found = call(model, x)
+    assert captures == ["call_Model"]
+    assert torch.equal(found[0], expected[0]) and found[1]._base is not None and found[2] is x
+    assert found[1].data_ptr() == found[0].data_ptr()
+    call(model, torch.rand(5, 4))  # another size is captured
+    assert len(captures) == 2
+    next_process()
+    with capture.watched(lambda event, what: None):  # who wants to see it
+        call(model, x)
+    assert len(captures) == 3
+
+
+def test_symbols_are_kept(captures: list[str]) -> None:
+    for size in (3, 5):
+        assert torch.equal(call(shared, torch.ones(size)), torch.tensor(2.0 * size))
+    next_process()
+    assert torch.equal(call(shared, torch.ones(11)), torch.tensor(22.0))
+    assert len(captures) == 2  # size 3 by itself, then a size that changes
+
+
+@pytest.mark.parametrize("kind", ["artifact", "entry"])
+def test_what_is_gone_is_made_again(captures: list[str], tmp_path: Path, kind: str) -> None:
+    x = torch.rand(3)
+    call(shared, x)
+    for file in next(tmp_path.glob("v*")).joinpath(kind).rglob("*.*"):
+        file.write_bytes(file.read_bytes()[:-1])  # damaged
+    next_process()
+    assert torch.equal(call(shared, x), shared(x)) and len(captures) == 2
+
+
+def test_other_options_are_other_entries(captures: list[str]) -> None:
+    x = torch.rand(3)
+    for number, options in enumerate(({}, {"numerics": "strict"}, {"cache": False}, {"cache": False})):
+        next_process()
+        call(shared, x, options=options)
+        assert len(captures) == number + 1
+
+
+def test_where_nothing_is_kept() -> None:
+    assert isinstance(store_of(build(None, None, config.current()), print), EntryStore)
+    for given in (
+        {"cache": False},
+        {"pre_grad_custom_pass": print},
+        {"cudagraph_policy": bool},
+        {"dump_dir": "x"},
+        {"kernel_ranges": True},
+    ):
+        assert store_of(build(None, given, config.current()), print) is None
