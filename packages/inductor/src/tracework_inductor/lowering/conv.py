@@ -144,8 +144,8 @@ def _window_sums(low: Any, x: Any, w: Any, b: Any, settings: Any) -> Any:
 
 
 def _weight(low: Any, w: Any) -> Any:
-    """In the layout that a GPU's library would bring it to, with a slow copy."""
-    return low.realize_with(w, channels_last(w.sizes)) if w.device.type == "cuda" else w
+    """In the layout that the library would bring it to, with a slow copy."""
+    return low.realize_with(w, channels_last(w.sizes))
 
 
 def _channels_last(low: Any, *images: Any) -> tuple[Any, ...]:
