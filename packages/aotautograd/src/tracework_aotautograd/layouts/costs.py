@@ -85,8 +85,8 @@ MEDIUM_TAPS = 25
 """Elements of the largest window for which the library has a kernel for the gradient of depthwise weights in float32, channels-last."""
 LARGE_WINDOW = 7
 LARGE_WINDOW_CHANNELS = 16
-WIDE_PIXEL = 1024
-"""Bytes of channels from which on a CPU's caches hold no window of pixels that are whole rows of them."""
+WIDE_PIXEL, WIDE_PIXEL_ALONE = 1024, 8192
+"""Bytes of channels from which on a CPU's first cache holds no window of pixels that are whole rows of them, and no few single pixels."""
 LEAST_GROUP = 4
 """Channels of the groups that were measured."""
 WIDE_GROUP = 16
@@ -242,14 +242,16 @@ In TF32 the library has no good kernel for windows of 7 over 16 channels, two pi
 CPU_KINDS: Mapping[str, Kind] = {
     "depthwise": Kind(lambda c: c.is_depthwise, 1.0, tap=2e4),
     "grouped": Kind(lambda c: c.groups > 1, 1.0, anew=False),
-    "wide": Kind(lambda c: prod(c.window) > 1 and 4 * max(c.channels, c.results) >= WIDE_PIXEL, 1.05, anew=False),
+    "wide": Kind(
+        lambda c: 4 * max(c.channels, c.results) >= (WIDE_PIXEL if prod(c.window) > 1 else WIDE_PIXEL_ALONE), 1.2, anew=False
+    ),
     "other": Kind(lambda c: True, 1.0),
 }
 """The same of a CPU's, in float32. Measured on two cores, row-major and channels-last, microseconds of a forward, of the gradient of the images
 and of that of the weights, weights and their gradients lying as the images do: 64 to 64 channels with 3x3 over 4x56x56 4251 and 4070, 4289 and
 4098, 4891 and 4525; 24 to 72 with 1x1 812 and 280, 766 and 317, 752 and 270; wide, 256 with 3x3 over 4x14x14 3973 and 4120, 4022 and 4015, 4609
-and 4409, 512 over 4x7x7 4086 and 4729, 4893 and 4639, 5703 and 15150; depthwise, 72 with 3x3 over 4x56x56 873 and 153, 915 and 186, 2025 and
-293."""
+and 4409, 512 over 4x7x7 4086 and 4729, 4893 and 4639, 5703 and 15150, 2048 to 512 with 1x1 over 2x7x7 1085 and 2652, 1176 and 1147, 2667 and
+2904; depthwise, 72 with 3x3 over 4x56x56 873 and 153, 915 and 186, 2025 and 293."""
 
 
 def on_cpu(x: torch.Tensor) -> bool:
