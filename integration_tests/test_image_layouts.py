@@ -1,6 +1,7 @@
 """Channels-last inside graphs of convolutions: what is chosen, and that values, gradients and layouts that the user sees are eager's."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -59,15 +60,19 @@ def on_cpu(monkeypatch):
     before = torch.backends.cudnn.conv.fp32_precision
     torch.backends.cudnn.conv.fp32_precision = "tf32"
     monkeypatch.setattr(costs, "RATES", {("cpu", torch.float32): costs.Rate(5.8)})
+    monkeypatch.setattr(costs, "on_cpu", lambda x: False)
 
     def however_small():
         monkeypatch.setattr(costs, "RATES", {("cpu", torch.float32): costs.Rate(1e6)})
-        monkeypatch.setattr(costs, "LAUNCH", 0.0)
-        monkeypatch.setattr(costs, "MOVE", 1.0)
-        monkeypatch.setattr(choice, "LEAST_GAIN", -1.0)
+        _however_small(monkeypatch, "cuda", move=1.0)
 
     yield however_small
     torch.backends.cudnn.conv.fp32_precision = before
+
+
+def _however_small(monkeypatch, device, **prices):
+    found = dataclasses.replace(costs.PRICES[device], launch=0.0, least_gain=-1.0, **prices)
+    monkeypatch.setattr(costs, "PRICES", {device: found})
 
 
 @pytest.fixture
@@ -90,6 +95,17 @@ def compiled(model):
 @pytest.mark.parametrize("training", [True, False])
 def test_users_see_eagers_layouts_and_values(training, on_cpu, graphs):
     on_cpu()
+    _compare_with_eager(training)
+    assert graphs and all(chosen for _, chosen in graphs), "no layout was changed"
+
+
+def test_so_they_do_where_a_cpu_trains(monkeypatch, graphs):
+    _however_small(monkeypatch, "cpu", turn=0.0)
+    _compare_with_eager(True)
+    assert graphs and all(chosen for _, chosen in graphs), "no layout was changed"
+
+
+def _compare_with_eager(training):
     torch.manual_seed(0)
     reference = Network().train(training)
     model = copy.deepcopy(reference)
@@ -105,7 +121,6 @@ def test_users_see_eagers_layouts_and_values(training, on_cpu, graphs):
         sum(wanted.square().mean() for _, wanted in pairs).backward()
         pairs += [(x.grad, z.grad), *((p.grad, q.grad) for p, q in zip(model.parameters(), reference.parameters(), strict=True))]
         pairs += list(zip(model.buffers(), reference.buffers(), strict=True))
-    assert graphs and all(chosen for _, chosen in graphs), "no layout was changed"
     for got, wanted in pairs:
         assert got.stride() == wanted.stride()
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)

@@ -5,6 +5,7 @@ All but the last test need no GPU.
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -165,8 +166,7 @@ def tf32():
 def however_small(tf32, monkeypatch):
     """Every convolution is to lie channels-last."""
     monkeypatch.setattr(costs, "RATES", {key: costs.Rate(1e6) for key in costs.RATES})
-    monkeypatch.setattr(costs, "LAUNCH", 0.0)
-    monkeypatch.setattr(choice, "LEAST_GAIN", -1.0)
+    monkeypatch.setattr(costs, "PRICES", {"cuda": dataclasses.replace(costs.PRICES["cuda"], launch=0.0, least_gain=-1.0)})
 
 
 def strides(value):

@@ -1,7 +1,7 @@
 """compile_graph: PrimGraph -> Artifact, stage by stage."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from .autotune.book import Book
 from .autotune.choose import Question
 from .autotune.cost import device
 from .codegen import renderer_for
+from .codegen.cpp.depthwise import DEPTHWISE_KERNEL
 from .codegen.cpp.digest import DIGEST_KERNEL
 from .codegen.cpp.gemm import GEMM_KERNEL
 from .codegen.names import kernel_name, numbered
@@ -21,7 +22,7 @@ from .codegen.renderer import RenderedKernel
 from .codegen.wrapper.lines import HostProgram, host_program
 from .codegen.wrapper.python import host_source
 from .decisions.tune import Timing, tuned
-from .ir.cores import DIGEST, GEMM, PACKED_CALLS
+from .ir.cores import DEPTHWISE, DIGEST, GEMM, PACKED_CALLS
 from .lowering import lower, places
 from .options import InductorOptions
 from .passes import GRAPH_PASSES
@@ -101,6 +102,10 @@ def _choose(options: InductorOptions) -> Choose:
     return choose
 
 
+CALLED_CORES: Mapping[str, RenderedKernel] = {GEMM: GEMM_KERNEL, DEPTHWISE: DEPTHWISE_KERNEL}
+"""Cores of the CPU that are no kernels of a plan: they are called with addresses and sizes, as the library is."""
+
+
 def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, list[KernelSource], dict[str, str]]:
     """The host program, the kernels, equal ones once, and which of these each kernel of the plan is."""
     functions: dict[str, str] = {}
@@ -122,8 +127,9 @@ def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, lis
     targets = {k.node.target for k in plan.kernels if isinstance(k, ExternKernel)}
     if any(t.startswith(PACKED_CALLS) for t in targets):
         by_device.setdefault("cpu", {})[(DIGEST,)] = (DIGEST, DIGEST_KERNEL)
-    if GEMM in targets:
-        by_device.setdefault("cpu", {})[(GEMM,)] = (GEMM, GEMM_KERNEL)
+    for core, called in CALLED_CORES.items():
+        if core in targets:
+            by_device.setdefault("cpu", {})[(core,)] = (core, called)
     sources: list[Any] = []
     for device_type, known in by_device.items():
         sources += renderer_for(device_type, options).pack(list(known.values()))

@@ -86,3 +86,22 @@ def test_random_numbers_fill_the_memory_of_eager(draw) -> None:
         states.append(torch.get_rng_state())
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
     assert torch.equal(*states)
+
+
+POOLS = {"2 of 2": (2, 2, 0, True), "3 of 2": (3, 2, 1, True), "odd": (3, 2, 0, True), "nine windows": (3, 1, 1, False)}
+
+
+@pytest.mark.parametrize("last", [True, False], ids=["channels last", "rows"])
+@pytest.mark.parametrize("name", POOLS)
+def test_gradients_of_pools_are_gathered_where_channels_lie_side_by_side(name: str, last: bool) -> None:
+    size, stride, padding, few = POOLS[name]
+    window = (size, size), (stride, stride), (padding, padding), (1, 1), False
+    x = torch.randn(2, 24, 9, 11, generator=torch.Generator().manual_seed(0)).round(decimals=1).relu()  # with equal ones
+    x = x.contiguous(memory_format=torch.channels_last) if last else x
+    y, places = torch.nn.functional.max_pool2d(x, *window, return_indices=True)
+    graph = build(lambda grad, x, places: p.max_pool_backward(grad, x, *window, places), [y, x, places])
+    artifact = compile_graph(graph)
+    assert ("max_pool_backward" not in artifact.host_source) is (few and last)
+    (got,), (expected,) = runtime.load(artifact)([y, x, places]), graph.run(y, x, places)
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(got, expected)

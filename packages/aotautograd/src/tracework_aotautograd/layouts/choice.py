@@ -35,8 +35,6 @@ CONVOLUTIONS: Mapping[object, tuple[tuple[int, ...], int, int]] = {
     aten.convolution_backward.default: ((0, 1), 2, 4),
 }
 """Convolution -> places of its images, of its weight, and of the first of its settings, which are alike in both."""
-LEAST_GAIN = costs.LAUNCH
-"""What changed layouts have to save in all."""
 Strides = tuple[Size, ...]
 
 
@@ -63,7 +61,8 @@ class Problem:
 
 def choose(graph: fx.Graph, answers: Answers | None = None) -> dict[fx.Node, Choice]:
     """Nodes whose images are to lie channels-last where eager's do not; none where that saves next to nothing."""
-    if not any(map(_gains, graph.nodes)):
+    found = next((node for node in graph.nodes if _gains(node)), None)
+    if found is None or _is_compilers(graph, found):
         return {}
     problem = Problem()
     for node in graph.nodes:
@@ -73,12 +72,20 @@ def choose(graph: fx.Graph, answers: Answers | None = None) -> dict[fx.Node, Cho
             _add_outputs(problem, node)
     labelling = problem.labelling
     labels = labelling.solve(answers)
-    if labelling.cost(dict.fromkeys(labels, False)) - labelling.cost(labels) < LEAST_GAIN:
+    saved = labelling.cost(dict.fromkeys(labels, False)) - labelling.cost(labels)
+    if saved < costs.prices(operand_of(found).meta["val"]).least_gain:
         return {}
-    found = {node: choice for node, choice in problem.choices.items() if labels[choice.variable]}
+    chosen = {node: choice for node, choice in problem.choices.items() if labels[choice.variable]}
     # a weight's gradient alone may be no image, that of a depthwise convolution: what it reads is
-    alone = (v for v, last in labels.items() if last and isinstance(v, fx.Node) and v.target in CONVOLUTIONS and v not in found)
-    return found | {node: Choice(node, ()) for node in alone}
+    alone = (v for v, last in labels.items() if last and isinstance(v, fx.Node) and v.target in CONVOLUTIONS and v not in chosen)
+    return chosen | {node: Choice(node, ()) for node in alone}
+
+
+def _is_compilers(graph: fx.Graph, convolution: fx.Node) -> bool:
+    """Inference on a CPU: its images are laid out by a compiler, together with packed weights."""
+    return costs.on_cpu(operand_of(convolution).meta["val"]) and all(
+        node.target is not aten.convolution_backward.default for node in graph.nodes
+    )
 
 
 def _gains(node: fx.Node) -> bool:
@@ -93,7 +100,7 @@ def _gains(node: fx.Node) -> bool:
     arguments: tuple[Any, ...] = node.args
     transposed, groups = arguments[settings + 3], arguments[settings + 5]
     depthwise = costs.has_row(operands[-2], operands[-1], transposed, groups, len(places) > 1)
-    known = costs.rate(operands[-2], groups, depthwise) is not None
+    known = costs.rate(operands[-2], groups, depthwise) is not None and not (transposed and costs.on_cpu(operands[-2]))
     return known and operands[0].ndim <= 5 and all(is_contiguous(x.shape, x.stride()) for x in images)
 
 
@@ -170,7 +177,7 @@ def _add_item(problem: Problem, node: fx.Node) -> None:
 def _add_view(problem: Problem, node: fx.Node) -> None:
     """A view lies as what it is a view of, if that has the view in both layouts."""
     source: Any = node.args[0]
-    choice = problem.choices.get(source)
+    value, choice = source.meta["val"], problem.choices.get(source)
     if choice is None:
         return
     there = answered(node, lambda n: restrided(n.meta["val"], choice.last) if n is source else n.meta["val"])
@@ -179,7 +186,7 @@ def _add_view(problem: Problem, node: fx.Node) -> None:
     elif there is not None:
         problem.choices[node] = Choice(choice.variable, tuple(tuple(x.stride()) for x in there))
     elif all(asks(reader) in (Asks.LOOP, Asks.NOTHING) for reader in _readers(node)):
-        problem.labelling.add(choice.variable, 0.0, costs.TURN * _moved(source.meta["val"]))
+        problem.labelling.add(choice.variable, 0.0, costs.prices(value).turn * _moved(value))
     else:
         _wants_eagers(problem, source)
 
@@ -234,7 +241,7 @@ def _add_convolution(problem: Problem, node: fx.Node) -> None:
         works = costs.works(x, w, node.meta["val"].shape, transposed, groups)
     row, last = (sum(parts) for parts in zip(*map(costs.times, works), strict=True))
     copied = (
-        _turned(w) + costs.LAUNCH
+        _turned(w) + costs.prices(w).launch
         if w.shape[1] > 1 and prod(w.shape[2:]) > 1 and not _lies_channels_last(w.shape, w.stride())
         else 0.0
     )
@@ -271,7 +278,8 @@ def _copy_of(problem: Problem, operand: fx.Node, last: bool) -> tuple[fx.Node, b
     copy, choice = (operand, last), problem.choices.get(operand)
     if copy not in problem.labelling.alone:
         value = operand.meta["val"]
-        cost, made = _turned(value) + costs.LAUNCH, _moved(value) + costs.LAUNCH if _adds_bias(operand) else 0.0
+        launch = costs.prices(value).launch
+        cost, made = _turned(value) + launch, _moved(value) + launch if _adds_bias(operand) else 0.0
         if choice is None:
             problem.labelling.add(copy, 0.0, cost)
         elif last:
@@ -284,17 +292,18 @@ def _copy_of(problem: Problem, operand: fx.Node, last: bool) -> tuple[fx.Node, b
 
 
 def _adds_bias(node: fx.Node) -> bool:
-    return node.target is aten.convolution.default and node.args[2] is not None
+    """In a kernel of its own: a CPU's library does that as it computes the rest."""
+    return node.target is aten.convolution.default and node.args[2] is not None and not costs.on_cpu(node.meta["val"])
 
 
 def _moved(x: torch.Tensor) -> float:
     """What it takes to read and write as many bytes."""
-    return 2 * costs.MOVE * x.element_size() * x.numel()
+    return 2 * costs.prices(x).move * x.element_size() * x.numel()
 
 
 def _turned(x: torch.Tensor) -> float:
     """The same in another layout."""
-    return (1 + costs.TURN) * _moved(x)
+    return (1 + costs.prices(x).turn) * _moved(x)
 
 
 def _lies_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
@@ -324,7 +333,7 @@ def _read_by_loop(problem: Problem, operand: fx.Node, reader: fx.Node | None, re
 
     def price(of_operand: bool, of_reader: bool) -> float:
         fast = _fast_axis(value.shape, problem.lie(operand, of_operand)), _fast_axis(result.shape, lies[of_reader])
-        return costs.TURN * size if None not in fast and fast[0] != fast[1] else 0.0
+        return costs.prices(value).turn * size if None not in fast and fast[0] != fast[1] else 0.0
 
     label = problem.labelling
     if choice is None:

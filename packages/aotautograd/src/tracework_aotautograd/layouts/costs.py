@@ -1,8 +1,8 @@
-"""What convolutions and changes of layout cost on a GPU, predicted in femtoseconds.
+"""What convolutions and changes of layout cost, predicted in femtoseconds.
 
-The library's kernels for tensor cores read images with their channels next to each other. For row-major ones it lays operands and results
-out anew at each call, by kernels that take LIBRARY_TURN times a copy; ours take 1 + TURN. How much longer the kernels themselves take so,
-KINDS says.
+A GPU's library has kernels for tensor cores that read images with their channels next to each other, a CPU's ones that read blocks of them, or
+such images as they are. For row-major ones it lays operands and results out anew at each call, by kernels that take `library_turn` times a
+copy; ours take 1 + `turn`. How much longer the kernels themselves take so, KINDS and CPU_KINDS say.
 """
 
 from __future__ import annotations
@@ -15,34 +15,50 @@ from math import prod
 import torch
 
 __all__ = [
+    "CPU_KINDS",
     "KINDS",
-    "LAUNCH",
-    "MOVE",
+    "PRICES",
     "RATES",
-    "TURN",
     "Convolution",
     "Direction",
     "Kind",
+    "Prices",
     "Rate",
     "Work",
     "has_row",
     "is_looped",
     "kind_of",
+    "on_cpu",
+    "prices",
     "rate",
     "times",
     "works",
 ]
 
-MOVE = 238.0
-"""A byte read or written (4.2 TB/s, copies on an H200)."""
-LAUNCH = 5e9
-"""One more kernel."""
-TURN = 0.16
-"""How much longer a loop takes for bytes that lie across its order, in units of a copy of them: a loop that does nothing else reaches 0.86 of
-a copy's bandwidth on an H200."""
-LIBRARY_TURN = 2.0
-"""What the library's kernels take that change a layout, in units of a copy: 1.6 to 2.3 TB/s on an H200, by what convolutions in TF32 of 34 to
-252 MB take longer row-major."""
+
+@dataclass(frozen=True)
+class Prices:
+    """move: a byte read or written; launch: one more kernel; turn: how much longer a loop takes for bytes that lie across its order, in units
+    of a copy of them; library_turn: what the library's kernels take that change a layout, in the same unit; least_gain: what changed layouts
+    have to save in all."""
+
+    move: float
+    launch: float
+    turn: float
+    library_turn: float
+    least_gain: float
+
+
+PRICES: Mapping[str, Prices] = {
+    "cuda": Prices(238.0, 5e9, 0.16, 2.0, 5e9),
+    "cpu": Prices(25e3, 3e9, 0.5, 1.5, 5e10),
+}
+"""Type of a device -> what things take there.
+
+cuda: 4.2 TB/s, copies on an H200; a loop that does nothing else but turn reaches 0.86 of a copy's bandwidth there, the library's kernels 1.6 to
+2.3 TB/s, by what convolutions in TF32 of 34 to 252 MB take longer row-major. cpu: 40 GB/s, two cores of an EPYC out of their own caches, where
+convolutions of 1 to 17 MB take 20 to 110 us a megabyte longer row-major, 75 in the middle.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,8 +73,10 @@ RATES: Mapping[tuple[str, torch.dtype], Rate] = {
     ("cuda", torch.float16): Rate(2.9, (7, 0)),
     ("cuda", torch.bfloat16): Rate(2.9, (8, 0)),
     ("cuda", torch.float32): Rate(5.8, (8, 0)),
+    ("cpu", torch.float32): Rate(1e4),
 }
-"""(device, dtype) -> what multiplies; what has no row is computed as quickly from row-major images."""
+"""(device, dtype) -> what multiplies: tensor cores, or two cores with 512-bit vectors; what has no row is computed as quickly from row-major
+images, or was not measured."""
 
 
 LOOPED_TAPS = 9
@@ -67,6 +85,8 @@ MEDIUM_TAPS = 25
 """Elements of the largest window for which the library has a kernel for the gradient of depthwise weights in float32, channels-last."""
 LARGE_WINDOW = 7
 LARGE_WINDOW_CHANNELS = 16
+WIDE_PIXEL, WIDE_PIXEL_ALONE = 1024, 8192
+"""Bytes of channels from which on a CPU's first cache holds no window of pixels that are whole rows of them, and no few single pixels."""
 LEAST_GROUP = 4
 """Channels of the groups that were measured."""
 WIDE_GROUP = 16
@@ -219,12 +239,40 @@ In TF32 the library has no good kernel for windows of 7 over 16 channels, two pi
 """
 
 
+CPU_KINDS: Mapping[str, Kind] = {
+    "depthwise": Kind(lambda c: c.is_depthwise, 1.0, tap=2e4),
+    "grouped": Kind(lambda c: c.groups > 1, 1.0, anew=False),
+    "wide": Kind(
+        lambda c: 4 * max(c.channels, c.results) >= (WIDE_PIXEL if prod(c.window) > 1 else WIDE_PIXEL_ALONE), 1.2, anew=False
+    ),
+    "other": Kind(lambda c: True, 1.0),
+}
+"""The same of a CPU's, in float32. Measured on two cores, row-major and channels-last, microseconds of a forward, of the gradient of the images
+and of that of the weights, weights and their gradients lying as the images do: 64 to 64 channels with 3x3 over 4x56x56 4251 and 4070, 4289 and
+4098, 4891 and 4525; 24 to 72 with 1x1 812 and 280, 766 and 317, 752 and 270; wide, 256 with 3x3 over 4x14x14 3973 and 4120, 4022 and 4015, 4609
+and 4409, 512 over 4x7x7 4086 and 4729, 4893 and 4639, 5703 and 15150, 2048 to 512 with 1x1 over 2x7x7 1085 and 2652, 1176 and 1147, 2667 and
+2904; depthwise, 72 with 3x3 over 4x56x56 873 and 153, 915 and 186, 2025 and 293."""
+
+
+def on_cpu(x: torch.Tensor) -> bool:
+    """Whether a CPU's library computes with a tensor."""
+    return x.device.type == "cpu"
+
+
+def prices(x: torch.Tensor) -> Prices:
+    """What things take where a tensor is."""
+    return PRICES["cpu" if on_cpu(x) else "cuda"]
+
+
 def rate(x: torch.Tensor, groups: int, depthwise: bool = False) -> float | None:
     """What a multiplication of a convolution of these images takes, None where it has nothing to gain.
 
     In float32 that needs TF32, which torch does not allow for volumes (pytorch#167024), and depthwise convolutions have kernels of torch's own
-    for row-major images; depthwise: as has_row() says.
+    for row-major images; depthwise: as has_row() says. A CPU's were measured for images.
     """
+    if on_cpu(x):
+        measured = RATES.get(("cpu", x.dtype)) if x.ndim == 4 and torch.backends.mkldnn.is_available() else None
+        return measured.time if measured is not None else None
     if x.dtype == torch.float32 and (
         x.ndim > 4 or (groups == x.shape[1] > 1 and not depthwise) or torch.backends.cudnn.conv.fp32_precision != "tf32"  # type: ignore[attr-defined]  # torch puts it there at run time
     ):
@@ -266,11 +314,12 @@ class Work:
     weight: int
     rate: float
     padded: int = 0
+    on_cpu: bool = False
 
 
-def kind_of(convolution: Convolution) -> str:
-    """A name in KINDS."""
-    return next(name for name, kind in KINDS.items() if kind.holds(convolution))
+def kind_of(convolution: Convolution, kinds: Mapping[str, Kind] = KINDS) -> str:
+    """A name in KINDS or CPU_KINDS."""
+    return next(name for name, kind in kinds.items() if kind.holds(convolution))
 
 
 def works(
@@ -295,13 +344,13 @@ def works(
     forward, of_image = (IMAGE, FORWARD) if transposed else (FORWARD, IMAGE)
     tf32, line = x.dtype == torch.float32, sum(n > 1 for n in x.shape[2:]) == 1
     sides = [(a, b) for a, b in zip(x.shape[2:], result[2:], strict=True) if a > 1 and b > 1]
-    strided = any(2 * max(pair) >= 3 * min(pair) for pair in sides)
-    padded = sum(n for n, channels in ((image, x.shape[1]), (other, result[1])) if channels * size % CHANNEL_BYTES)
+    strided, cpu = any(2 * max(pair) >= 3 * min(pair) for pair in sides), on_cpu(x)
+    padded = sum(n for n, channels in ((image, x.shape[1]), (other, result[1])) if not cpu and channels * size % CHANNEL_BYTES)
 
     def work(direction: Direction, read: int, written: int, weight: int) -> Work:
         window = tuple(w.shape[2:])
         facts = Convolution(direction, channels, results, window, groups, tf32, line, transposed, looped, strided, size)
-        return Work(kind_of(facts), count, read, written, weight, found, padded)
+        return Work(kind_of(facts, CPU_KINDS if cpu else KINDS), count, read, written, weight, found, padded, cpu)
 
     if gradients is None:
         return [work(forward, image, other, weight)]
@@ -311,14 +360,15 @@ def works(
 
 def times(work: Work) -> tuple[float, float]:
     """(row-major, channels-last): the kernel, and what the library lays out anew for it."""
-    kind, size = KINDS[work.kind], work.read + work.written + work.weight
-    kernel = kind.taken * max(work.multiplications * (kind.tap or work.rate), MOVE * size)
+    kind, price = (CPU_KINDS[work.kind], PRICES["cpu"]) if work.on_cpu else (KINDS[work.kind], PRICES["cuda"])
+    size = work.read + work.written + work.weight
+    kernel = kind.taken * max(work.multiplications * (kind.tap or work.rate), price.move * size)
     if not kind.anew:
-        return kernel / kind.ratio + LAUNCH, kernel + LAUNCH
-    last = kernel + LAUNCH + _anew(work.padded)
-    return max(last / kind.ratio, kernel + LAUNCH + _anew(size)), last
+        return kernel / kind.ratio + price.launch, kernel + price.launch
+    last = kernel + price.launch + _anew(work.padded, price)
+    return max(last / kind.ratio, kernel + price.launch + _anew(size, price)), last
 
 
-def _anew(size: int) -> float:
+def _anew(size: int, price: Prices) -> float:
     """What the library takes to lay out as many bytes anew."""
-    return 2 * LIBRARY_TURN * MOVE * size + LAUNCH if size else 0.0
+    return 2 * price.library_turn * price.move * size + price.launch if size else 0.0

@@ -1,6 +1,7 @@
 """Which values of a graph lie channels-last, what is copied for that, and that results and gradients stay eager's."""
 
 import contextlib
+import dataclasses
 import math
 
 import pytest
@@ -12,6 +13,7 @@ from tracework_aotautograd.layouts import apply, choice, costs, lay_out, table
 from tracework_aotautograd.layouts.table import LAYOUTS, Asks
 
 aten = torch.ops.aten
+ON_GPU = costs.PRICES["cuda"]
 
 
 @contextlib.contextmanager
@@ -28,6 +30,7 @@ def precision(word):
 @pytest.fixture
 def gaining(monkeypatch):
     """As on a GPU in float32 with TF32."""
+    monkeypatch.setattr(costs, "on_cpu", lambda x: False)
     monkeypatch.setattr(costs, "RATES", {("cpu", torch.float32): costs.Rate(5.8)})
     with precision("tf32"):
         yield
@@ -37,9 +40,8 @@ def gaining(monkeypatch):
 def eager_to_change(monkeypatch):
     """Every convolution in float64 is to lie so, however small."""
     monkeypatch.setattr(costs, "RATES", {("cpu", torch.float64): costs.Rate(1e6)})
-    monkeypatch.setattr(costs, "LAUNCH", 0.0)
-    monkeypatch.setattr(costs, "MOVE", 1.0)
-    monkeypatch.setattr(choice, "LEAST_GAIN", -1.0)
+    monkeypatch.setattr(costs, "on_cpu", lambda x: False)
+    monkeypatch.setattr(costs, "PRICES", {"cuda": dataclasses.replace(ON_GPU, move=1.0, launch=0.0, least_gain=-1.0)})
 
 
 def traced(graph, fn, *inputs):
@@ -361,14 +363,14 @@ def test_kinds_of_convolutions(kind):
 @pytest.mark.parametrize("kind", costs.KINDS)
 def test_a_convolution_that_only_moves_bytes_is_laid_out_anew_by_the_library(kind):
     row, last = costs.times(costs.Work(kind, 1, 10**11, 2 * 10**11, 0, 2.9))
-    assert last == pytest.approx(3e11 * costs.MOVE * costs.KINDS[kind].taken, rel=0.01)
-    longer = 1 + 2 * costs.LIBRARY_TURN if costs.KINDS[kind].anew else 1 / costs.KINDS[kind].ratio
+    assert last == pytest.approx(3e11 * ON_GPU.move * costs.KINDS[kind].taken, rel=0.01)
+    longer = 1 + 2 * ON_GPU.library_turn if costs.KINDS[kind].anew else 1 / costs.KINDS[kind].ratio
     assert row == pytest.approx(longer * last, rel=0.02)
 
 
 @pytest.mark.parametrize("kind", [name for name, kind in costs.KINDS.items() if not kind.anew])
 def test_small_convolutions_pay_for_a_launch_in_either_layout(kind):
-    assert costs.times(costs.Work(kind, 1, 1, 1, 0, 2.9)) == pytest.approx((costs.LAUNCH, costs.LAUNCH), rel=0.001)
+    assert costs.times(costs.Work(kind, 1, 1, 1, 0, 2.9)) == pytest.approx((ON_GPU.launch, ON_GPU.launch), rel=0.001)
 
 
 GPU = torch.device("cuda", 0)
@@ -400,10 +402,40 @@ def test_what_row_major_images_cost_more_is_near_what_was_measured(name):
     assert (row - last) / 1e9 == pytest.approx(more, rel=0.3)
 
 
+TOOK_ON_CPU = {
+    "other": ((4, 24, 56, 56), (72, 24, 1, 1), (812, 766, 752), (280, 317, 270)),
+    "wide": ((4, 512, 7, 7), (512, 512, 3, 3), (4086, 4893, 5703), (4729, 4639, 15150)),
+    "wide 1x1": ((2, 2048, 7, 7), (512, 2048, 1, 1), (1085, 1176, 2667), (2652, 1147, 2904)),
+    "depthwise": ((4, 72, 56, 56), (72, 1, 3, 3), (873, 915, 2025), (153, 186, 293)),
+}
+"""Kind, and what tells it apart -> image, weight, and microseconds of forward, gradient of the image and of the weight, row-major and
+channels-last, on two cores."""
+
+
+@pytest.mark.parametrize("kind", TOOK_ON_CPU)
+def test_the_order_of_layouts_on_a_cpu(kind):
+    x, w, *took = TOOK_ON_CPU[kind]
+    tensors = [images(sizes, torch.float32, torch.device("cpu")) for sizes in (x, w)]
+    for masks in (None, (True, True)):
+        works = costs.works(*tensors, (x[0], w[0], *x[2:]), False, x[1] // w[1], masks)
+        assert {work.kind for work in works} == {kind.split()[0]}
+        row, last = (sum(parts) for parts in zip(*map(costs.times, works), strict=True))
+        measured = [sum(times[1:] if masks else times[:1]) for times in took]
+        assert (last < row) is (measured[1] < measured[0])
+
+
+@pytest.mark.parametrize("trained", [False, True], ids=["inference", "trained"])
+def test_a_cpus_graphs_are_laid_out_where_they_are_trained(trained, graph):
+    inputs = [torch.randn(s, requires_grad=trained) for s in ((2, 24, 56, 56), (72, 24, 1, 1), (24, 72, 1, 1))]
+    gm = traced(graph, lambda x, a, b: (F.conv2d(F.gelu(F.conv2d(x, a)), b).sum((2, 3)),), *inputs).graph
+    forward = [name for name in laid_out(gm) if not name.endswith("backward")]
+    assert forward[:3] == (["convolution", "gelu", "convolution"] if trained else [])
+
+
 def test_channels_that_are_no_multiple_of_16_bytes_are_copied_in_any_layout():
     plain, padded = (costs.Work("few channels", 1, 10**9, 2 * 10**9, 0, 2.9, bytes_) for bytes_ in (0, 10**9))
     (row, last), (padded_row, padded_last) = costs.times(plain), costs.times(padded)
-    assert padded_row == row and padded_last - last == pytest.approx(2e9 * costs.LIBRARY_TURN * costs.MOVE, rel=0.01)
+    assert padded_row == row and padded_last - last == pytest.approx(2e9 * ON_GPU.library_turn * ON_GPU.move, rel=0.01)
 
 
 def images(sizes, dtype, device=GPU):
@@ -418,7 +450,8 @@ def test_rates(dtype, sizes):
     with precision("tf32"):
         assert [costs.rate(x, groups) is not None for groups in (1, 2, 8)] == [known, known, half]
         assert (costs.rate(x, 8, depthwise=True) is not None) is known
-        assert costs.rate(images(sizes, dtype, torch.device("cpu")), 1) is None
+        on_cpu = dtype == torch.float32 and len(sizes) == 4
+        assert (costs.rate(images(sizes, dtype, torch.device("cpu")), 1) is not None) is on_cpu
     with precision("ieee"):
         assert (costs.rate(x, 1) is not None) is half
 
@@ -558,7 +591,7 @@ TOOK = {
     ("depthwise 5 s2", HALF): ((47, 27), (224, 78), (107, 33)),
     ("depthwise line 9", HALF): ((209, 70), (210, 76), (231, 132)),
 }  # fmt: skip
-"""Of CLASSES: microseconds of the library's forward, gradient of the image and gradient of the weight on an H200, each row-major and
+"""Of CLASSES: microseconds of the library's forward, gradient of the image and gradient of the weight on an H200, row-major and
 channels-last. Forward of depthwise ones in float32 is not the library's row-major: it is a loop."""
 TIE = 1.16
 CONVERTED = {("3 to 64, 3x3", HALF, 0), ("512 to 128, 1x1", HALF, 0)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "DEPTHWISE",
     "DIGEST",
     "GEMM",
     "LEAST_DOT",
@@ -17,6 +18,8 @@ __all__ = [
 
 GEMM = "gemm"
 """Target of a product that a kernel of ours computes on the CPU, and the name of that kernel."""
+DEPTHWISE = "depthwise_gradient"
+"""The same of the gradient of a depthwise convolution's weights."""
 PACKED_CALLS = ("packed_convolution(", "packed_linear(")
 """How the text of a convolution, and of a linear layer, with packed weights begins."""
 DIGEST = "content_digest"

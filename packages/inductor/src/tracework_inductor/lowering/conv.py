@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from ..ir.cores import DIGEST
+from ..ir.cores import DEPTHWISE, DIGEST
 from ..ir.index import contiguous_strides, same
 from ..ir.scalar_ops import ops
 from ..product_costs import has_few_channels
 from .layout import channels_last, is_row_major, is_static, strides_equal
 from .pointwise import elementwise
+from .reduction import reduce
 from .registry import lowers
 from .tile_products import convolution_with_tiles
 from .value import Lazy, pointwise, settled
@@ -143,8 +144,13 @@ def _window_sums(low: Any, x: Any, w: Any, b: Any, settings: Any) -> Any:
 
 
 def _weight(low: Any, w: Any) -> Any:
-    """In the layout that a GPU's library would bring it to, with a slow copy."""
-    return low.realize_with(w, channels_last(w.sizes)) if w.device.type == "cuda" else w
+    """In the layout that the library would bring it to, with a slow copy."""
+    return low.realize_with(w, channels_last(w.sizes))
+
+
+def _channels_last(low: Any, *images: Any) -> tuple[Any, ...]:
+    """In memory, with channels last."""
+    return tuple(low.realize_with(x, channels_last(x.sizes)) for x in images)
 
 
 CONVOLUTION = "torch.convolution"
@@ -178,11 +184,26 @@ def convolution_backward(low: Any, grad: Any, x: Any, w: Any, bias_sizes: Any, *
     """Gradients of x, w and bias."""
     bias_sizes = list(bias_sizes) if bias_sizes is not None else None
     if any(map(_has_channels_last, low.spec[:2])):
-        grad, x = (low.realize_with(v, channels_last(v.sizes)) for v in (grad, x))
-        w = _weight(low, w)
-    turned = _turns(low, grad, x, w, settings)
+        grad, x, w = *_channels_last(low, grad, x), _weight(low, w)
+    plain = _is_row_major(low, x)
+    if not _is_own(low, grad, x, w, settings, plain):
+        return _library_gradients(low, grad, x, w, bias_sizes, settings, plain and _is_faster_turned(grad, x, w, settings))
+    of_x, of_w, of_bias = low.spec
+    grad, x = _channels_last(low, grad, x)
+    low.spec = of_w
+    weights = low.extern(DEPTHWISE, (x, grad, tuple(w.sizes[2:]), *settings[:3]), out_form=DEPTHWISE)
+    bias = reduce(low, grad, [0, 2, 3], False, "sum", grad.dtype, lambda v, _: v) if of_bias is not None else None
+    if of_x is None:
+        return None, weights, bias
+    low.spec = of_x, None, None
+    image, *_ = _library_gradients(low, grad, x, w, None, (*settings[:-1], [True, False, False]), plain)
+    return image, weights, bias
+
+
+def _library_gradients(low: Any, grad: Any, x: Any, w: Any, bias_sizes: Any, settings: Any, turned: bool) -> Any:
+    """By the library; turned: it is given copies of row-major images that lie channels-last."""
     if turned:
-        grad, x = (low.realize_with(v, channels_last(v.sizes)) for v in (grad, x))
+        grad, x = _channels_last(low, grad, x)
         of_x, *others = low.spec
         low.spec = (of_x.replace(strides=channels_last(of_x.sizes)) if of_x is not None else None, *others)
     target = "torch.ops.aten.convolution_backward.default"
@@ -194,24 +215,47 @@ def convolution_backward(low: Any, grad: Any, x: Any, w: Any, bias_sizes: Any, *
     return low.realize(copy, contiguous_strides(value.sizes)), *found[1:]
 
 
-def _turns(low: Any, grad: Any, x: Any, w: Any, settings: Any) -> bool:
-    """Whether the gradients of a depthwise convolution are computed channels-last, between copies.
+def _is_own(low: Any, grad: Any, x: Any, w: Any, settings: Any, plain: bool) -> bool:
+    """Whether the gradient of a depthwise convolution's weights is computed by our kernel (codegen/cpp/depthwise.py).
 
-    The library's for row-major images take 2 to 4 times as long where the window is large (120 channels of 28x28 with 5x5: 11.1 ms and
-    4.7 ms), and up to 10 times with a stride (64 of 112x112 with 3x3: 22 and 3.7 ms); with neither, as long.
+    The library's for channels-last images is good for windows of up to 9 elements; others take 0.7 to 11.4 ms where ours takes 0.06 to 0.21 (7x7
+    over 384x14x14, 768x7x7 and 96x56x56, 5x5 over 4x120x28x28 and 4x960x7x7). Row-major, `plain`, it takes longer than ours with two copies.
     """
-    stride, _, _, transposed, _, groups, _ = settings
+    if not _is_depthwise(grad, x, w, settings) or low.spec[1] is None or low.options.numerics != "default":
+        return False
+    enough = x.sizes[1] >= LEAST_CHANNELS and is_row_major(low.spec[1].sizes, low.spec[1].strides)
+    return enough and (plain or w.sizes[2] * w.sizes[3] > SMALL_WINDOW)
+
+
+def _is_faster_turned(grad: Any, x: Any, w: Any, settings: Any) -> bool:
+    """Whether the library's gradients of a depthwise convolution are faster channels-last, between copies.
+
+    Those for row-major images take 2 to 4 times as long where the window is large (120 channels of 28x28 with 5x5: 11.1 ms and 4.7 ms), and up
+    to 10 times with a stride (64 of 112x112 with 3x3: 22 and 3.7 ms); with neither, as long.
+    """
+    return _is_depthwise(grad, x, w, settings) and (w.sizes[2] * w.sizes[3] >= LARGE_WINDOW or max(settings[0]) > 1)
+
+
+def _is_depthwise(grad: Any, x: Any, w: Any, settings: Any) -> bool:
+    """Whether this is a depthwise convolution on a CPU, of images whose sizes are known."""
+    _, _, _, transposed, _, groups, _ = settings
     if x.device.type != "cpu" or x.dtype != torch.float32 or transposed or not is_static((*x.sizes, *grad.sizes, *w.sizes)):
         return False
-    depthwise = len(x.sizes) == 4 and 1 < groups == x.sizes[1] == w.sizes[0]
+    return len(x.sizes) == 4 and 1 < groups == x.sizes[1] == w.sizes[0] and 0 not in x.sizes
+
+
+def _is_row_major(low: Any, x: Any) -> bool:
+    """Whether images and their gradient lie row-major."""
     of_x = low.spec[0]
     plain = is_row_major(x.sizes, getattr(settled(x), "strides", None) or contiguous_strides(x.sizes))
-    plain = plain and (of_x is None or is_row_major(of_x.sizes, of_x.strides))
-    return depthwise and plain and 0 not in x.sizes and (w.sizes[2] * w.sizes[3] >= LARGE_WINDOW or max(stride) > 1)
+    return plain and (of_x is None or is_row_major(of_x.sizes, of_x.strides))
 
 
 LARGE_WINDOW = 25
+SMALL_WINDOW = 9
 """Elements."""
+LEAST_CHANNELS = 16
+"""Of our kernel, whose vectors have as many."""
 
 
 def _lists(settings: Any) -> list[Any]:

@@ -60,8 +60,7 @@ MIN_CONVOLUTIONS = 3
 class ImageLayouts:
     """Channels-last inside the graph where the library's convolutions are faster so: inference on a CPU.
 
-    In training the library's convolutions were measured to be equally fast in both layouts, and what is saved for the
-    backward has to have eager's layout. Outputs of the graph keep eager's layout too.
+    Outputs of the graph keep eager's layout. A trained graph comes laid out, forward and backward together.
     """
 
     def __init__(self, graph: Any, role: str) -> None:

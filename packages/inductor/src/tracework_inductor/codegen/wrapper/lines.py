@@ -30,7 +30,7 @@ from tracework_runtime.host.lines import (
 
 from ... import _torch
 from ...ir.buffer import NUMBER, BufferLayout, BufferView, ExternNode
-from ...ir.cores import GEMM
+from ...ir.cores import DEPTHWISE, GEMM
 from ...ir.index import Expr, Size, constant_size, same, same_all
 from ...schedule.graph import alias_root, ended_inputs, read_buffers
 from ...schedule.operators import layout_symbols, operators_of
@@ -336,6 +336,9 @@ class _Builder:
         if node.target == GEMM:
             self._gemm(node, step)
             return
+        if node.target == DEPTHWISE:
+            self._depthwise(node, step)
+            return
         if node.target == NUMBER:
             self.lines.append(Number(str(node.outputs[0]), node.args[0].buffer, str(node.device)))
             self.names.add(str(node.outputs[0]))
@@ -460,9 +463,21 @@ class _Builder:
         row = addend.strides[0] if addend is not None and len(addend.sizes) == 2 and not same(addend.sizes[0], 1) else 0
         added = self._first(addend) if addend is not None else 0
         operands = (self._first(a), *a.strides, self._first(b), *b.strides, added, row, self._address(out), n, m, n, k)
-        failure = "raise MemoryError('a matrix product')"
+        self._core(GEMM, operands, out, "a matrix product")
+
+    def _depthwise(self, node: ExternNode, step: MemoryStep) -> None:
+        """The gradient of a depthwise convolution's weights by our own kernel: addresses and sizes."""
+        self._allocate_extern(step)
+        x, grad, window, stride, padding, dilation = node.args
+        out = str(node.outputs[0])
+        sizes = (*x.sizes, *grad.sizes[2:], *window, *stride, *padding, *dilation)
+        self._core(DEPTHWISE, (self._first(x), self._first(grad), self._address(out), *sizes), out, "gradients of weights")
+
+    def _core(self, core: str, operands: Sequence[Any], out: str, what: str) -> None:
+        """A call of a core of ours that writes `out`, and fails where it has no memory for `what`."""
         written = () if self._root(out) in self.workspace.offsets else (self._root(out),)
-        self.lines.append(Launch(GEMM, tuple(o if isinstance(o, Address) else _extent(o) for o in operands), failure, written))
+        given = tuple(o if isinstance(o, Address) else _extent(o) for o in operands)
+        self.lines.append(Launch(core, given, f"raise MemoryError({what!r})", written))
 
     def _first(self, view: BufferView) -> Address:
         """The first element of a window on float32."""
