@@ -339,7 +339,7 @@ KINDS = {
     "grouped": dict(channels=128, results=128, groups=8),
     "volume": dict(channels=3, results=64, window=(3, 3, 3), tf32=False),
     "large window, TF32": dict(channels=16, results=64, window=(7, 7), strided=True),
-    "padded results, TF32": dict(channels=64, results=3),
+    "padded results, TF32": dict(channels=64, results=3, window=(3, 3)),
     "line, image, TF32": dict(channels=64, results=64, direction=IMAGE, line=True),
     "line, weight, TF32": dict(channels=64, results=64, direction=WEIGHT, line=True),
     "line, few channels, TF32": dict(channels=64, results=128, line=True),
