@@ -66,8 +66,8 @@ def of_module(module: nn.Module, x: torch.Tensor, training: bool) -> tuple[Calla
     return program, [x.to("meta"), *leaves]
 
 
-def artifacts(joint: aotautograd.JointProgram) -> list[Any]:
-    """What is compiled for a graph: one for inference, or one for the forward and each backward."""
+def graphs(joint: aotautograd.JointProgram) -> list[primops.PrimGraph]:
+    """What is compiled of a graph, in prims: one graph for inference, or one for the forward and each backward."""
     lay_out(joint.graph)
     signature = joint.signature
     if signature.tangents:
@@ -77,8 +77,9 @@ def artifacts(joint: aotautograd.JointProgram) -> list[Any]:
     else:
         known = signature.static_inputs, signature.mutated_in_graph
         parts = [(joint.graph, aotautograd.GraphSpec("inference", *known, joint.symbols, joint.fake_mode))]
-    found = []
-    for gm, spec in parts:
-        prims = primops.run_passes(primops.decompose(gm, spec=spec).replace(editable=True))
-        found.append(inductor.compile_graph(prims))
-    return found
+    return [primops.run_passes(primops.decompose(gm, spec=spec).replace(editable=True)) for gm, spec in parts]
+
+
+def artifacts(joint: aotautograd.JointProgram) -> list[Any]:
+    """What is compiled for a graph: one for inference, or one for the forward and each backward."""
+    return [inductor.compile_graph(prims) for prims in graphs(joint)]

@@ -92,6 +92,17 @@ def softmax_into_rows(x):
     return in_rows(softmax(prims.permute(x, (0, 2, 3, 1)), (3,)))
 
 
+def norm_of_pixels(x):
+    """And what it is of, as a convolution gives that to a norm, and to the norm's gradient."""
+    y = prims.mul(x, 2.0)
+    return normal(prims.permute(y, (0, 2, 3, 1)), (3,))[0], y
+
+
+def sums_of_channels(x):
+    y = prims.mul(x, 2.0)
+    return prims.sum(prims.permute(y, (0, 2, 3, 1)), (0, 1, 2), False), y
+
+
 def image(n, c, h, w, dtype=torch.float32, channels_last=True):
     x = torch.randn(n, c, h, w, generator=torch.Generator().manual_seed(0)).to(dtype)
     return x.to(memory_format=torch.channels_last) if channels_last else x
@@ -116,6 +127,8 @@ ROWS = {
     "softmax of channels": (softmax_of_channels, lambda: image(2, 19, 9, 8, channels_last=False), ("x", 1)),
     "softmax of channels, bfloat16": (softmax_of_channels, lambda: image(1, 4, 9, 16, torch.bfloat16, False), ("x", 1)),
     "softmax into rows": (softmax_into_rows, lambda: image(2, 19, 9, 8, channels_last=False), ("x", 1)),
+    "norm of pixels": (norm_of_pixels, lambda: image(2, 19, 9, 8, torch.bfloat16), ("r", 1)),
+    "sums of channels": (sums_of_channels, lambda: image(2, 19, 9, 8), ("x", 1)),
 }
 
 
@@ -143,6 +156,14 @@ def test_near_float64_and_walked_as_memory_lies(name, tmp_path):
             continue
         error, eagers = ((v.double() - wanted).abs().max().item() for v in (value, plain))
         assert error <= 4 * eagers + 4 * torch.finfo(value.dtype).eps * wanted.abs().max().item()
+
+
+@pytest.mark.parametrize("channels_last", [True, False])
+@pytest.mark.parametrize("program", [norm_of_pixels, sums_of_channels])
+def test_what_is_walked_alike_is_one_kernel_whatever_the_order_of_its_dims(program, channels_last):
+    options, x = InductorOptions(), image(2, 19, 9, 8, channels_last=channels_last)
+    plan = schedule(lower(graph_of(program, x, device=CUDA), options), options, TritonRenderer.capabilities)
+    assert len(plan.kernels) == 1, plan.refusals
 
 
 @pytest.mark.parametrize("batch, channels, groups", [(64, 64, 64), (128, 64, 16), (2, 320, 32)])

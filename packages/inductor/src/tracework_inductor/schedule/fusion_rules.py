@@ -169,10 +169,38 @@ def _neighbours(p: Proposal) -> str | None:
     if p.node.mutates in p.group.reads or any(name in writes for name in p.node.reads):
         return None
     own, reduced = axis_sizes(p.node)
+    if (order := p.candidate.member.order) is not None:
+        own = [own[k] for k in order]
     alike = same_all([*own, *reduced], [*p.group.outer, *p.group.inner]) or same_all(own, p.group.outer)
     if not alike or len(p.candidate.outer) > len(p.group.outer):
         return "they share only what they read and have other axes"
+    if order is not None and _writes_across(p):
+        return "it writes across the order in which the others read"
     return "they walk what both read in another order" if reduced and p.group.inner and _crosses(p) else None
+
+
+def _writes_across(p: Proposal) -> bool:
+    """Whether some member reads another element at each point, along another axis than along which the node's lie side by side."""
+    outer, inner = p.candidate.outer, p.candidate.inner
+    ranges, axes = variables_ranges(outer, inner), [*variables("x", outer), *variables("r", inner)]
+
+    def strides(m: Member, op: str) -> list[dict[Any, Any]]:
+        names = mapping(m, outer, inner)
+        found = [simplify(mapped_index(i, names), ranges) for i in m.node.body.instructions if i.op == op]
+        return [_strides(index, axes) for index in found]
+
+    read = [_fast(s) for m in p.group.members for s in strides(m, "load") if len(s) == len(axes)]
+    return any(_fast(s).isdisjoint(other) for s in strides(p.candidate.member, "store") for other in read)
+
+
+def _strides(index: Size, axes: list[Any]) -> dict[Any, Any]:
+    """Axis -> step of an index along it, None where that is not known, of those along which it changes."""
+    return {a: step for a in axes if not isinstance(index, int) and (step := index.coefficient(a)) != 0}
+
+
+def _fast(strides: Mapping[Any, Any]) -> set[Any]:
+    """The axes along which elements lie side by side, or may."""
+    return {axis for axis, stride in strides.items() if stride == 1 or stride is None}
 
 
 def _crosses(p: Proposal) -> bool:
@@ -184,11 +212,9 @@ def _crosses(p: Proposal) -> bool:
     for m in p.members():
         names, side = mapping(m, p.candidate.outer, p.candidate.inner), m is p.candidate.member
         for load in m.node.body.loads():
-            index = simplify(mapped_index(load, names), ranges)
-            strides = {axis: stride for axis in axes if not isinstance(index, int) and (stride := index.coefficient(axis)) != 0}
+            strides = _strides(simplify(mapped_index(load, names), ranges), axes)
             if load.args[0] in p.node.reads and any(axis in strides for axis in inner):
-                fast = [axis for axis, stride in strides.items() if stride == 1 or stride is None]
-                walked.setdefault(load.args[0], [set(), set()])[side].update(fast)
+                walked.setdefault(load.args[0], [set(), set()])[side].update(_fast(strides))
     both = [sides for sides in walked.values() if all(sides)]
     return bool(both) and not any(mine & theirs for mine, theirs in both)
 
