@@ -12,6 +12,8 @@ import sysconfig
 from dataclasses import dataclass
 from typing import Any
 
+from tracework_primops.errors import Pickled
+
 
 @dataclass(frozen=True)
 class BreakReason:
@@ -282,7 +284,7 @@ def _is_of_a_library(filename: str) -> bool:
     return filename.startswith("<frozen") or is_installed_file(filename)
 
 
-class CaptureError(RuntimeError):
+class CaptureError(Pickled, RuntimeError):
     """Root of what capture raises to the user."""
 
 
