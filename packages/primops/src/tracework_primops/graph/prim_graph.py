@@ -112,9 +112,9 @@ class PrimGraph:
         values: dict[torch.fx.Node, Any] = dict(zip(placeholders, inputs))
         symbols = bind_symbols([n.meta["spec"] for n in placeholders], inputs)
         for node in self.calls:
-            args = _resolve(node.args, values, symbols)
-            values[node] = node.target(*args, **_resolve(node.kwargs, values, symbols))
-        return _resolve(self.outputs, values, symbols)
+            args = resolve(node.args, values, symbols)
+            values[node] = node.target(*args, **resolve(node.kwargs, values, symbols))
+        return resolve(self.outputs, values, symbols)
 
     def __str__(self) -> str:
         return self.text()
@@ -139,17 +139,20 @@ def bind_symbols(specs: Iterable[Any], inputs: Iterable[Any]) -> dict[Symbol, in
     return found
 
 
-def _resolve(value: Any, values: Mapping[torch.fx.Node, Any], symbols: dict[Symbol, int]) -> Any:
+def resolve(value: Any, values: Mapping[torch.fx.Node, Any], symbols: dict[Symbol, int]) -> Any:
+    """An argument, with the values of nodes and symbols in their places."""
     if isinstance(value, torch.fx.Node):
         return values[value]
     if isinstance(value, Expr):
         return value.evaluate(symbols)
     if isinstance(value, (tuple, list)):
         return (
-            type(value)([_resolve(v, values, symbols) for v in value])
+            type(value)([resolve(v, values, symbols) for v in value])
             if type(value) in (tuple, list)
-            else tuple(_resolve(v, values, symbols) for v in value)
+            else tuple(resolve(v, values, symbols) for v in value)
         )
     if isinstance(value, dict):
-        return {k: _resolve(v, values, symbols) for k, v in value.items()}
+        return {k: resolve(v, values, symbols) for k, v in value.items()}
+    if isinstance(value, slice):
+        return slice(*(resolve(v, values, symbols) for v in (value.start, value.stop, value.step)))
     return value
