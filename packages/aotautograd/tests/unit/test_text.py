@@ -1,8 +1,10 @@
 """Functional graphs as text: a graph that is read back decomposes to the same prims."""
 
+import pytest
 import torch
 import tracework_aotautograd as aotautograd
-from tracework_primops import FakeMode, SymbolTable, aten_graph, decompose, parse_graph
+from tracework_aotautograd.text import parse_program, print_program
+from tracework_primops import FakeMode, ParseError, SymbolTable, aten_graph, decompose, parse_graph
 
 
 def test_round_trip():
@@ -36,3 +38,25 @@ def test_symbols_stay():
     module, again = aotautograd.functional_module(parse_graph(text))
     assert again.role == "forward" and again.static_inputs == {0}
     assert aotautograd.functional_graph(module, again).text() == text
+
+
+def trained(x, w):
+    y = torch.nn.functional.layer_norm(x @ w, (3,))
+    return torch.relu(y)[:, 1:], y.detach().sum(), w.t()
+
+
+def test_programs():
+    seen = []
+    gm = torch.fx.symbolic_trace(trained)
+    inputs = [torch.randn(4, 3), torch.randn(3, 3, requires_grad=True)]
+    aotautograd.aot_compile(
+        gm, inputs, forward_compiler=lambda gm, spec: lambda args: gm(*args), observe=lambda stage, product: seen.append(product)
+    )
+    (program,) = seen
+    text = print_program(program)
+    again = parse_program(text)
+    assert print_program(again) == text and again.signature == program.signature
+    assert [b.component for b in again.backwards] == [b.component for b in program.backwards]
+    assert again.forward_spec.visible == program.forward_spec.visible and again.saved == program.saved
+    with pytest.raises(ParseError, match="not a functional program"):
+        parse_program("inference graph")

@@ -15,7 +15,8 @@ import platform
 import struct
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class Case:
         options: those of compile() that are not as they are by default, as far as they are plain data.
         stage, error: where it failed and how; empty where nothing is known to have failed.
         place: "file:line in function" of the user's function, as far as it is known.
+        modes: what was on: "grad", and "autocast" with the dtype of each type of device; `entered()` turns it on.
         texts: what later stages made of it, by stage.
         versions: of Python, torch and tracework.
     """
@@ -65,6 +67,7 @@ class Case:
     error: str = ""
     place: str = ""
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    modes: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _modes())
     versions: Mapping[str, str] = dataclasses.field(default_factory=lambda: _versions())
 
     @classmethod
@@ -100,6 +103,15 @@ class Case:
         """The options as compile() has them."""
         values: dict[str, Any] = dict(self.options)
         return Options(**values)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """The modes in which the graph was captured."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(self.modes["grad"]))
+            for device, dtype in self.modes["autocast"].items():
+                stack.enter_context(torch.autocast(device, dtype=getattr(torch, dtype)))
+            yield
 
     def replace(self, **changes: Any) -> Case:
         """The same with fields changed."""
@@ -148,6 +160,12 @@ class Case:
 
 def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), "torch": torch.__version__, "tracework": __version__}
+
+
+def _modes() -> dict[str, Any]:
+    on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    autocast = {device: str(torch.get_autocast_dtype(device)).removeprefix("torch.") for device in on}
+    return {"grad": torch.is_grad_enabled(), "autocast": autocast}
 
 
 def plain_options(options: Options | None) -> dict[str, Any]:

@@ -75,6 +75,11 @@ def diff(case: Case, name: str = "") -> Report:
 
     Raises CaseError where eager's kernels cannot run the program.
     """
+    with case.entered():
+        return _diff(case, name)
+
+
+def _diff(case: Case, name: str) -> Report:
     lines: list[str] = []
     trial = Trial(case.chosen, slowness=True, seen=lambda *row: lines.append(" ".join(filter(None, row))))
     failure = trial(Program.of(case.graph(), case.level, case.inputs))
@@ -167,6 +172,11 @@ def attempt(trial: Trial, program: Program) -> Failure | None:
 def bisect(case: Case, name: str = "") -> Report:
     """The stage at fault, then the first n of its rules with which it fails: PRIM_PASSES and decompositions, GRAPH_PASSES, reuse of memory,
     fusions, and where all of these are innocent the kernel, with the rest of the graph run by eager's kernels. Raises CaseError."""
+    with case.entered():
+        return _bisect(case, name)
+
+
+def _bisect(case: Case, name: str) -> Report:
     trial = Trial(case.chosen, slowness=True)
     failure = trial(Program.of(case.graph(), case.level, case.inputs))
     if failure is None:

@@ -69,6 +69,11 @@ def minify(case: Case) -> Minified:
     First the shortest prefix of its calls, then without the first ones, with fewer results, and without each call that is left: what is
     taken out becomes an input with the value that it had.
     """
+    with case.entered():
+        return _minified(case)
+
+
+def _minified(case: Case) -> Minified:
     whole = Program.of(case.graph(), case.level, case.inputs)
     failure = Trial(case.chosen, slowness=True)(whole)
     if failure is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,6 +29,8 @@ SLOWER = 2.0
 NOTICED = 50e-6
 """Seconds that it has to take longer, too: a graph of few small operators costs as much as its call."""
 RUNS = 7
+ENOUGH = 1.0
+"""Seconds after which no more runs are measured."""
 STAGES = {
     "functional": "aotautograd, which makes one functional graph of the captured one",
     "primops": "primops, which decomposes operators and simplifies the graph",
@@ -126,15 +130,14 @@ class Trial:
 
         def compiled(given: Sequence[Any]) -> tuple[Any, ...]:
             facts = {**self._compiler.facts, "channels_last": self.options.numerics == "default", **self.knobs.aot}
-            with torch.enable_grad():
-                call = aotautograd.aot_compile(
-                    captured,
-                    given,
-                    forward_compiler=compiler,
-                    options=dataclasses.replace(assemble.aot_options(self.options), **facts),
-                    report=lambda reason, place: None,
-                )
-                return call(*given)
+            call = aotautograd.aot_compile(
+                captured,
+                given,
+                forward_compiler=compiler,
+                options=dataclasses.replace(assemble.aot_options(self.options), **facts),
+                report=lambda reason, place: None,
+            )
+            return call(*given)
 
         try:
             got = _gradients_too(compiled, program.inputs)
@@ -232,11 +235,18 @@ def _name(node: torch.fx.Node) -> str:
 Run = Callable[[Sequence[Any]], Sequence[Any]]
 
 
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Without gradients and casts, which functional graphs have in them."""
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False), same_random_numbers():
+        yield
+
+
 def _outputs(run: Run, inputs: Sequence[Any], given: Sequence[Any], program: Program) -> list[Any]:
     """Results, and what inputs are afterwards that the graph writes to."""
     own = copied(given)
     kept = list(own)
-    with torch.no_grad(), same_random_numbers():
+    with _plainly():
         found = list(run(own))
     names = [n.name for n in program.placeholders]
     return found + [x for name, x in zip(names, kept) if name in program.flags and program.flags[name].is_mutated]
@@ -251,11 +261,11 @@ def _gradients_too(run: Run, given: Sequence[Any]) -> list[Any]:
     own = copied(given)
     tensors = [x for x in own if isinstance(x, torch.Tensor)]
     leaves = [x for x in tensors if x.requires_grad]
-    with torch.enable_grad(), same_random_numbers():
+    with same_random_numbers():
         found = list(run(own))
         ends = [x for x in found if isinstance(x, torch.Tensor) and x.requires_grad]
         gradients: Sequence[Any] = ()
-        if leaves and ends:
+        if ends and leaves:
             generator = torch.Generator().manual_seed(0)
             weights = [torch.rand(x.shape, generator=generator, dtype=torch.float64).add_(0.5).to(x) for x in ends]
             gradients = torch.autograd.grad(ends, leaves, weights, allow_unused=True)
@@ -289,7 +299,7 @@ def _draws(node: torch.fx.Node) -> bool:
 
 def _first_other_layout(program: Program) -> tuple[torch.fx.Node, str] | None:
     """The first node that gives another tensor than its spec says."""
-    with torch.no_grad(), same_random_numbers():
+    with _plainly():
         values = program.values()
     symbols = bind_symbols([n.meta["spec"] for n in program.placeholders], program.inputs)
     for node in program.calls:
@@ -325,14 +335,17 @@ def _seconds(first: Run, second: Run, inputs: Sequence[Any]) -> tuple[float, flo
     runs: dict[Run, tuple[list[Any], list[float]]] = {run: (copied(inputs), []) for run in (first, second)}
     wait = torch.cuda.synchronize if any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs) else lambda: None
     with torch.no_grad():
+        began = time.perf_counter()
         for number in range(RUNS + 2):
             for run, (own, times) in runs.items():
                 wait()
                 begin = time.perf_counter()
                 run(own)
                 wait()
-                times += [time.perf_counter() - begin] if number >= 2 else []
-    mine, other = (sorted(times)[RUNS // 2] for _, times in runs.values())
+                times += [time.perf_counter() - begin]
+            if number > 2 and time.perf_counter() - began > ENOUGH:
+                break
+    mine, other = (statistics.median(times[2:]) for _, times in runs.values())  # the first ones warm caches up
     return mine, other
 
 

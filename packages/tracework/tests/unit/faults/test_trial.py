@@ -25,6 +25,15 @@ def integers(x):
     return (x > 0).sum(1), x.argmax(0), x.to(torch.bfloat16) @ x.to(torch.bfloat16)
 
 
+def test_modes_are_entered():
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        (case,) = tracework.case(lambda x: torch.mm(x, x))(torch.randn(4, 4, requires_grad=True))
+    assert case.modes == {"grad": False, "autocast": {"cpu": "bfloat16"}}
+    assert tracework.diff(case).lines[1] == "primops inference agrees with eager"
+    with case.entered():
+        assert case.graph()(*case.inputs)[0].dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("function", [dropout, write, integers], ids=lambda f: f.__name__)
 def test_nothing_is_wrong(function):
     (case,) = tracework.case(function)(torch.randn(4, 4))
