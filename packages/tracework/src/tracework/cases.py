@@ -113,6 +113,15 @@ class Case:
                 stack.enter_context(torch.autocast(device, dtype=getattr(torch, dtype)))
             yield
 
+    def inner(self) -> Case | None:
+        """The functional graph that failed, with inputs that are made of its specs, where this case has it beside a larger one."""
+        text = self.texts.get("functional") if self.level == "captured" else None
+        return (
+            None
+            if text is None
+            else self.replace(level="functional", program=text, inputs=inputs_of(parse_graph(text)), texts={})
+        )
+
     def replace(self, **changes: Any) -> Case:
         """The same with fields changed."""
         return dataclasses.replace(self, **changes)
@@ -183,8 +192,12 @@ def keep(case: Callable[[], Case], error: CompileError, folder: str) -> None:
     """Writes the case of an error and names it there. Nothing that goes wrong here takes the error's place."""
     try:
         written = dataclasses.replace(case(), stage=error.stage, error=f"{type(error.__cause__).__name__}: {error.__cause__}")
-        place = error.case or _new(folder)
-        error.written_to(written.save(place))
+        if (
+            error.case is not None
+        ):  # the graph that failed, which the whole one may not lead to again, as sizes of a text are numbers
+            inner = Case.load(error.case)
+            written = written.replace(texts={inner.level: inner.program})
+        error.written_to(written.save(error.case or _new(folder)))
     except Exception as reason:  # whatever it is: the program gets its CompileError, and one without a case says why
         error.add_note(f"no case was written: {reason}")
 

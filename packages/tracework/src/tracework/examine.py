@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, overload
 
 import torch
@@ -12,18 +12,26 @@ from .api import compile
 from .cases import Case, CaseError
 from .errors import NotCallable
 from .explanation import uncompiled_form
+from .faults.envelope import compare
 from .faults.find import Report
 from .faults.find import diff as diff_of_case
+from .faults.program import copied, same_random_numbers
 from .options import build
 
 
 class Reports(tuple[Report, ...]):
-    """One report for each graph of a call; prints all."""
+    """One report for each graph of a call; prints all. `captured`: how results differ when what is captured runs in the place of the function,
+    uncompiled; None where they do not."""
 
-    __slots__ = ()
+    captured: str | None = None
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self))
+        lines = list(map(str, self))
+        if self.captured is not None:
+            lines.insert(
+                0, f"at stage captured: {self.captured} when its graphs run uncompiled. Next: report it with the function."
+            )
+        return "\n".join(lines)
 
 
 def case(fn: Callable[..., Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., tuple[Case, ...]]:
@@ -45,7 +53,9 @@ def case(fn: Callable[..., Any], *, options: Mapping[str, Any] | None = None) ->
             place = str(gm.meta.get("place", ""))
 
             def call(*inputs: Any) -> Any:
-                found.append(Case.of_captured(gm, _kept(inputs), chosen, place=place))
+                found.append(
+                    Case.of_captured(gm, copied(inputs), chosen, place=place)
+                )  # as they are before the graph writes to them
                 return gm(*inputs)
 
             return call
@@ -58,13 +68,6 @@ def case(fn: Callable[..., Any], *, options: Mapping[str, Any] | None = None) ->
     return run
 
 
-def _kept(inputs: tuple[Any, ...]) -> list[Any]:
-    """As they are before the graph runs, which may write to them."""
-    from .faults.program import copied
-
-    return copied(inputs)
-
-
 @overload
 def diff(fn: Case) -> Report: ...
 @overload
@@ -72,9 +75,43 @@ def diff(fn: Callable[..., Any], *, options: Mapping[str, Any] | None = None) ->
 def diff(fn: Any, *, options: Mapping[str, Any] | None = None) -> Any:
     """Compares each stage of compiling with eager and float64, and names the first stage, operator and line at fault.
 
-    Of a Case it gives the Report; of a function a function of its arguments that gives one for each graph.
+    Of a Case it gives the Report; of a function a function of its arguments that gives one for each graph. It calls the function three times,
+    with copies of the arguments for the first two.
     """
     if isinstance(fn, Case):
         return diff_of_case(fn)
     cases = case(fn, options=options)
-    return lambda *args, **kwargs: Reports(diff_of_case(each) for each in cases(*args, **kwargs))
+
+    def run(*args: Any, **kwargs: Any) -> Reports:
+        eagers = _results(uncompiled_form(fn), args, kwargs)
+        captured = _results(compile(uncompiled_form(fn), backend="eager"), args, kwargs)
+        reports = Reports(diff_of_case(each) for each in cases(*args, **kwargs))
+        difference = compare(captured, eagers, None)
+        reports.captured = None if difference is None else f"result {difference.place} is {difference.what}"
+        return reports
+
+    return run
+
+
+def _results(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The tensors and numbers in what a call gives, with arguments in memory of their own and the same random numbers each time."""
+    with same_random_numbers():
+        return list(_flat(fn(*_with_copies(args), **_with_copies(dict(kwargs)))))
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _flat(item)
+    elif isinstance(value, Mapping):
+        yield from _flat(list(value.values()))
+    elif isinstance(value, (torch.Tensor, int, float, bool)):
+        yield value
+
+
+def _with_copies(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return copied([value])[0] if value.is_leaf else value
+    if type(value) in (tuple, list):
+        return type(value)(map(_with_copies, value))
+    return {k: _with_copies(v) for k, v in value.items()} if type(value) is dict else value

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import tracework
-from tracework import cli
+from tracework import cli, examine
 from tracework.cli import app
 from tracework.errors import NotCallable
 from tracework_primops import DECOMPS, prims
@@ -39,6 +39,16 @@ def test_a_function_is_compared(wrong):
     (report,) = reports = tracework.diff(doubled)(torch.ones(3))
     assert report.failure.stage == "primops" and "silu" in str(reports)
     assert tracework.diff(report.case).failure.same(report.failure)
+
+
+def test_what_is_captured_wrongly_is_said(monkeypatch):
+    x = torch.ones(3)
+    monkeypatch.setattr(
+        examine, "compile", lambda fn, backend: (lambda x: fn(x + 1)) if backend == "eager" else compile(fn, backend=backend)
+    )
+    compile = tracework.compile
+    reports = tracework.diff(lambda x: {"a": (x + 1, 2)})(x)
+    assert str(reports).startswith("at stage captured: result 0 is off by 1 ") and reports[0].failure is None
 
 
 def test_commands(wrong, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import tracework_inductor as inductor
@@ -17,6 +17,7 @@ from ..cases import Case, CaseError
 from .program import Program, is_part
 from .trial import STAGES, Failure, Trial
 
+T = TypeVar("T")
 LENGTH = 300
 """At most so many characters of an error are printed."""
 WORDS = ("strict_pointwise", "strict_reduction", "strict")
@@ -75,8 +76,7 @@ def diff(case: Case, name: str = "") -> Report:
 
     Raises CaseError where eager's kernels cannot run the program.
     """
-    with case.entered():
-        return _diff(case, name)
+    return searched(case, lambda each: _diff(each, name), lambda report: report.failure is not None)
 
 
 def _diff(case: Case, name: str) -> Report:
@@ -172,8 +172,15 @@ def attempt(trial: Trial, program: Program) -> Failure | None:
 def bisect(case: Case, name: str = "") -> Report:
     """The stage at fault, then the first n of its rules with which it fails: PRIM_PASSES and decompositions, GRAPH_PASSES, reuse of memory,
     fusions, and where all of these are innocent the kernel, with the rest of the graph run by eager's kernels. Raises CaseError."""
+    return searched(case, lambda each: _bisect(each, name), lambda report: report.failure is not None)
+
+
+def searched(case: Case, search: Callable[[Case], T], found: Callable[[T], bool]) -> T:
+    """What is found of a case; of the graph inside it where nothing is."""
     with case.entered():
-        return _bisect(case, name)
+        result = search(case)
+        inner = None if found(result) else case.inner()
+        return result if inner is None else search(inner)
 
 
 def _bisect(case: Case, name: str) -> Report:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from ..cases import Case, CaseError
-from .find import attempt, described, ends, first, place_of, prefix, shorten
+from .find import attempt, described, ends, first, place_of, prefix, searched, shorten
 from .program import Program, is_part
 from .trial import Failure, Trial
 
@@ -69,15 +69,17 @@ def minify(case: Case) -> Minified:
     First the shortest prefix of its calls, then without the first ones, with fewer results, and without each call that is left: what is
     taken out becomes an input with the value that it had.
     """
-    with case.entered():
-        return _minified(case)
+    found = searched(case, _minified, lambda minified: minified is not None)
+    if found is None:
+        raise CaseError("the case does not fail, so there is nothing to make smaller: nothing is wrong, or other versions were")
+    return found
 
 
-def _minified(case: Case) -> Minified:
+def _minified(case: Case) -> Minified | None:
     whole = Program.of(case.graph(), case.level, case.inputs)
     failure = Trial(case.chosen, slowness=True)(whole)
     if failure is None:
-        raise CaseError("the case does not fail, so there is nothing to make smaller: nothing is wrong, or other versions were")
+        return None
     search = _Search(case, failure)
     small = search.run(whole)
     left = search.trial(small) or failure

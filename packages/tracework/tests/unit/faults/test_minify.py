@@ -4,7 +4,9 @@ import pytest
 import torch
 import tracework
 from tracework.cases import Case, CaseError
+from tracework.faults.find import bisect, diff
 from tracework.faults.minify import minify
+from tracework_inductor.lowering.registry import LOWERINGS
 from tracework_primops import DECOMPS, prims
 
 
@@ -27,6 +29,24 @@ def test_inputs_come_from_the_case_where_random_ones_do_not_fail(wrong, tmp_path
     exec(compile(script, "script", "exec"), {})
     assert "values at stage primops" in capsys.readouterr().out
     assert Case.load(path).stage == "primops"
+
+
+def test_a_graph_inside_a_case_with_open_sizes(monkeypatch, tmp_path):
+    def rule(low, x):
+        if isinstance(x.sizes[0], int):
+            return atan(low, x)
+        raise ValueError("sizes are open")
+
+    atan = LOWERINGS["atan"]
+    monkeypatch.setitem(LOWERINGS, "atan", rule)
+    with pytest.raises(tracework.CompileError) as raised:
+        options = {"dump_dir": str(tmp_path), "cache": False}
+        tracework.compile(lambda x: (x + 1).atan() * 2, dynamic=True, options=options)(torch.ones(5, 3))
+    case = Case.load(raised.value.case)
+    assert case.level == "captured" and case.inner().level == "functional"
+    small = minify(case)
+    assert small.after == 1 and small.case.level == "functional" and "symbol s0" in small.script()
+    assert "open" in str(diff(case)) and "lowering of atan" in bisect(case).cause
 
 
 def test_a_graph_of_prims(wrong, capsys):
