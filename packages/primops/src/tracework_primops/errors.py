@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,15 +9,13 @@ from typing import Any
 class Pickled:
     """Of an exception: it is pickled with its message and attributes, whatever its __init__ takes.
 
-    Python's own way calls __init__ with the message, which fails, so that a process which is sent such an error dies of another one. A class
-    that was made while the program ran, as capture's that are torch's errors, too, is left for the one that it was made of.
+    Python's own way calls __init__ with the message, which fails, so that a process which is sent such an error dies of another one.
     """
 
     args: tuple[Any, ...]
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        known = (c for c in type(self).__mro__ if getattr(sys.modules.get(c.__module__), c.__name__, None) is c)
-        return _unpickled, (next(known), self.args, dict(vars(self)))
+        return _unpickled, (type(self), self.args, dict(vars(self)))
 
 
 def _unpickled(cls: type[BaseException], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> BaseException:
