@@ -236,7 +236,11 @@ def inputs_of(graph: PrimGraph) -> tuple[Any, ...]:
 
 def _value(spec: Any, graph: PrimGraph, generator: torch.Generator) -> Any:
     def number(size: Any) -> int:
-        return size if isinstance(size, int) else graph.symbols.hint(size) if graph.symbols is not None else 8
+        if isinstance(size, int):
+            return size
+        if graph.symbols is not None and graph.symbols.has_hint(size):
+            return graph.symbols.hint(size)
+        return int(size.evaluate({symbol: max(8, symbol.lower or 0) for symbol in size.free_symbols}))
 
     if isinstance(spec, SizeSpec):
         return number(spec.expr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, overload
 
@@ -40,6 +41,7 @@ def case(fn: Callable[..., Any], *, options: Mapping[str, Any] | None = None) ->
     Args:
         options: those of compile() that the graphs are to be compiled with.
 
+    A graph that has no text, or an input that no case holds, is told in a warning; where there is no other graph it is a CaseError.
     `save(path)` writes a case; `tracework diff`, `bisect` and `minify` work on it.
     """
     if not callable(fn):
@@ -48,21 +50,27 @@ def case(fn: Callable[..., Any], *, options: Mapping[str, Any] | None = None) ->
 
     def run(*args: Any, **kwargs: Any) -> tuple[Case, ...]:
         found: list[Case] = []
+        lacking: list[CaseError] = []
 
         def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
             place = str(gm.meta.get("place", ""))
 
             def call(*inputs: Any) -> Any:
-                found.append(
-                    Case.of_captured(gm, copied(inputs), chosen, place=place)
-                )  # as they are before the graph writes to them
+                try:
+                    found.append(
+                        Case.of_captured(gm, copied(inputs), chosen, place=place)
+                    )  # as they are before it writes to them
+                except CaseError as error:
+                    lacking.append(error)
                 return gm(*inputs)
 
             return call
 
         compile(uncompiled_form(fn), backend=backend)(*args, **kwargs)
         if not found:
-            raise CaseError("no graph was captured: print(tracework.explain(f)(*args)) says why.")
+            raise lacking[0] if lacking else CaseError("no graph was captured: print(tracework.explain(f)(*args)) says why.")
+        for error in lacking:
+            warnings.warn(f"a graph has no case: {error}", stacklevel=2)
         return tuple(found)
 
     return run

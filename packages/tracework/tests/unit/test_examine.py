@@ -30,6 +30,23 @@ def test_what_cannot_be_examined():
         tracework.case(lambda x: x)(3)
 
 
+def test_a_graph_without_a_text_is_told():
+    @tracework.compiler.allow_in_graph
+    def local(x):
+        return x * 2
+
+    def f(x):
+        y = x.sin()
+        tracework.graph_break()
+        return local(y)
+
+    with pytest.warns(UserWarning, match="has no case.*under the name"):
+        (case,) = tracework.case(f)(torch.ones(2, 2))
+    assert "sin" in case.program
+    with pytest.raises(tracework.CaseError, match="under the name"):
+        tracework.case(lambda x: local(x))(torch.ones(2))
+
+
 @pytest.fixture
 def wrong(monkeypatch):
     monkeypatch.setitem(DECOMPS, torch.ops.aten.silu.default, lambda x: prims.mul(x, prims.sigmoid(prims.mul(x, 2.0))))

@@ -37,6 +37,8 @@ def print_captured(graph: fx.Graph) -> str:
             returned = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
             lines.append("return " + ", ".join(print_value(v, names) for v in returned))
             continue
+        if node.meta.get("data_dependent") or node.meta.get("of_history"):
+            raise ParseError(f"%{node.name} depends on data or on the history of a tensor, for which a text has no form")
         spec = node.meta["spec"] if "spec" in node.meta else spec_of(node.meta.get("example_value"))
         symbols |= _symbols(spec)
         call = "input" if node.op == "placeholder" else f"{name_of(node)}({print_arguments(node, names)})"
