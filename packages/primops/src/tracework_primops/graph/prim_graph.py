@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 import torch.fx
 
 from ..fx_nodes import copy_node
+from ..op import OPS
 from ..spec import SizeSpec, TensorSpec
 from ..symbols import Expr, Size, Symbol, SymbolTable
 from .text import print_graph
@@ -112,12 +114,21 @@ class PrimGraph:
         values: dict[torch.fx.Node, Any] = dict(zip(placeholders, inputs))
         symbols = bind_symbols([n.meta["spec"] for n in placeholders], inputs)
         for node in self.calls:
-            args = resolve(node.args, values, symbols)
-            values[node] = node.target(*args, **resolve(node.kwargs, values, symbols))
+            values[node] = call(node, values, symbols)
         return resolve(self.outputs, values, symbols)
 
     def __str__(self) -> str:
         return self.text()
+
+
+def call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], symbols: dict[Symbol, int]) -> Any:
+    """What a node gives. Memory without values has the strides of its spec: random numbers fill it in its own order."""
+    target: Any = node.target
+    if target is OPS.get("empty"):
+        spec = node.meta["spec"]
+        sizes, strides = resolve(spec.sizes, values, symbols), resolve(spec.strides, values, symbols)
+        return torch.empty_strided(sizes, strides, dtype=spec.dtype, device=spec.device)
+    return target(*resolve(node.args, values, symbols), **resolve(node.kwargs, values, symbols))
 
 
 def bind_symbols(specs: Iterable[Any], inputs: Iterable[Any]) -> dict[Symbol, int]:

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 from tracework_capture.graph.text import print_captured
 from tracework_primops import InputSpec, PrimGraph, SizeSpec, SymbolTable, TensorSpec, copy_node
-from tracework_primops.graph.prim_graph import bind_symbols, resolve
+from tracework_primops.graph.prim_graph import bind_symbols, call, resolve
 
 from ..cases import Case
 
@@ -80,8 +80,20 @@ class Program:
         """As a case, with the facts of another."""
         return like.replace(level=self.level, program=self.text(), inputs=self.inputs, texts={})
 
-    def values(self, inputs: Sequence[Any] | None = None, copies: bool = False) -> dict[fx.Node, Any]:
-        """What each node gives, run one after the other by eager kernels. copies: as they are when they are made, whatever is written later."""
+    def values(
+        self,
+        inputs: Sequence[Any] | None = None,
+        copies: bool = False,
+        known: Mapping[str, Any] | None = None,
+        drawn: dict[str, Any] | None = None,
+    ) -> dict[fx.Node, Any]:
+        """What each node gives, run one after the other by eager kernels.
+
+        Args:
+            copies: as they are when they are made, whatever is written later.
+            known: what nodes of these names give.
+            drawn: receives what nodes give that draw random numbers.
+        """
         given = copied(self.inputs) if inputs is None else list(inputs)
         placeholders = self.placeholders
         found: dict[fx.Node, Any] = dict(zip(placeholders, given, strict=True))
@@ -89,22 +101,32 @@ class Program:
         specs = [n.meta.get("spec") for n in placeholders]
         symbols = bind_symbols(specs, given) if self.level != "captured" else {}
         for node in self.calls:
-            args, kwargs = resolve(node.args, found, symbols), resolve(node.kwargs, found, symbols)
-            if node.op == "call_method":
+            before = _generators() if drawn is not None else []
+            if known is not None and node.name in known:
+                found[node] = known[node.name]
+            elif node.op == "call_method":
+                args, kwargs = resolve(node.args, found, symbols), resolve(node.kwargs, found, symbols)
                 found[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
             else:
-                assert callable(node.target)
-                found[node] = node.target(*args, **kwargs)
+                found[node] = call(node, found, symbols)
             kept[node] = as_leaf(found[node]) if copies else found[node]
+            if drawn is not None and any(not torch.equal(a, b) for a, b in zip(before, _generators(), strict=True)):
+                drawn[node.name] = _wider_value(found[node])
         if copies:
             kept.update(zip(placeholders, self.inputs, strict=True))
             return kept
         found[self.graph.output_node()] = resolve(self.outputs, found, symbols)
         return found
 
-    def run(self, inputs: Sequence[Any] | None = None) -> tuple[Any, ...]:
+    def run(self, inputs: Sequence[Any] | None = None, known: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
         """The outputs, by eager kernels."""
-        return tuple(self.values(inputs)[self.graph.output_node()])
+        return tuple(self.values(inputs, known=known)[self.graph.output_node()])
+
+    @property
+    def coarsest(self) -> float:
+        """The largest step, relative to 1, of the floating dtypes in the graph."""
+        specs = [n.meta.get("spec") for n in self.graph.nodes]
+        return max((torch.finfo(s.dtype).eps for s in specs if isinstance(s, TensorSpec) and _is_float(s.dtype)), default=0.0)
 
     def wider(self) -> Program:
         """The same in float64: inputs, and dtypes that calls name."""
@@ -209,6 +231,16 @@ def _wider(value: Any) -> Any:
     if type(value) in (tuple, list):
         return type(value)(map(_wider, value))
     return value
+
+
+def _is_float(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def _generators() -> list[torch.Tensor]:
+    """The states of those that a program draws from without naming one."""
+    states = [torch.get_rng_state()]
+    return states + torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else states
 
 
 def _wider_value(value: Any) -> Any:

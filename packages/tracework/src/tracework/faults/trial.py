@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -144,8 +143,8 @@ class Trial:
         except Exception as error:
             return _raised("functional", error, program)
         count = len(program.outputs)
-        difference = compare(got[:count], expected[:count], reference and reference[:count])
-        difference = difference or compare(got, expected, reference, layouts=False)
+        difference = compare(got[:count], expected[:count], reference and reference[:count], coarsest=program.coarsest)
+        difference = difference or compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
         if difference is not None:
             return self._differs("functional", difference, program)
         self.seen("functional", "", "agrees with eager")
@@ -180,7 +179,7 @@ class Trial:
             got = _outputs(prims.run, prims.inputs, program.inputs, prims)
         except Exception as error:
             return _raised("primops", error, program)
-        difference = compare(got, expected, _wider(program, _outputs), layouts=False)
+        difference = compare(got, expected, _wider(program, _outputs), layouts=False, coarsest=program.coarsest)
         if difference is not None:
             return self._differs("primops", difference, program)
         self.seen("primops", program.role, "agrees with eager")
@@ -203,7 +202,7 @@ class Trial:
             got = _outputs(lambda inputs: tuple(call(list(inputs))), program.inputs, program.inputs, program)
         except Exception as error:
             return _raised("runtime", error, program)
-        difference = compare(got, expected, reference, layouts=False)
+        difference = compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
         difference = difference or _other_layout_of_outputs(program, got)
         if difference is not None:
             return self._differs("inductor", difference, program)
@@ -280,21 +279,22 @@ def _eagerly(program: Program, how: Callable[..., list[Any]]) -> list[Any]:
 
 
 def _wider(program: Program, how: Callable[..., list[Any]]) -> list[Any] | None:
-    """The results in float64; None where the program has none, as one that reads the bits of numbers, or draws some."""
+    """The results in float64, with the random numbers that eager draws; None where the program has none, as one that reads the bits of
+    numbers, or one of torch's functions that draws some, through which gradients go."""
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
+    drawn: dict[str, Any] = {}
     try:
+        with same_random_numbers():
+            program.values(drawn=drawn)
+        if drawn and program.level == "captured":
+            return None
+        torch.set_default_dtype(torch.float64)
         wide = program.wider()
-        return None if any(map(_draws, program.calls)) else how(wide.run, wide.inputs, wide.inputs, wide)
+        return how(lambda inputs: wide.run(inputs, drawn), wide.inputs, wide.inputs, wide)
     except Exception:  # whatever a kernel says to dtypes that the program did not foresee
         return None
     finally:
         torch.set_default_dtype(before)
-
-
-def _draws(node: torch.fx.Node) -> bool:
-    tags = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags or primops.Tag.RANDOM in tags
 
 
 def _first_other_layout(program: Program) -> tuple[torch.fx.Node, str] | None:
@@ -331,7 +331,7 @@ def _numbers(spec: TensorSpec, symbols: Mapping[Any, int]) -> tuple[list[int], l
 
 
 def _seconds(first: Run, second: Run, inputs: Sequence[Any]) -> tuple[float, float]:
-    """The medians of some runs of two, in turns."""
+    """The shortest of some runs of two, in turns: others on the machine make runs longer, and never shorter."""
     runs: dict[Run, tuple[list[Any], list[float]]] = {run: (copied(inputs), []) for run in (first, second)}
     wait = torch.cuda.synchronize if any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs) else lambda: None
     with torch.no_grad():
@@ -345,7 +345,7 @@ def _seconds(first: Run, second: Run, inputs: Sequence[Any]) -> tuple[float, flo
                 times += [time.perf_counter() - begin]
             if number > 2 and time.perf_counter() - began > ENOUGH:
                 break
-    mine, other = (statistics.median(times[2:]) for _, times in runs.values())  # the first ones warm caches up
+    mine, other = (min(times) for _, times in runs.values())
     return mine, other
 
 

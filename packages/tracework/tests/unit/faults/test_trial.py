@@ -15,6 +15,10 @@ def dropout(x):
     return torch.nn.functional.dropout(x * 2, 0.5)
 
 
+def dropout_of_turned(x):
+    return torch.nn.functional.dropout(x.unsqueeze(0).transpose(0, 2), 0.5)
+
+
 def write(x):
     y = x.t()
     y[0].mul_(3)
@@ -34,7 +38,7 @@ def test_modes_are_entered():
         assert case.graph()(*case.inputs)[0].dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("function", [dropout, write, integers], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [dropout, dropout_of_turned, write, integers], ids=lambda f: f.__name__)
 def test_nothing_is_wrong(function):
     (case,) = tracework.case(function)(torch.randn(4, 4))
     seen = []
