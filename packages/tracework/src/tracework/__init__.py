@@ -75,7 +75,6 @@ __all__ = [
 
 HOMES: Mapping[str, str] = {
     "UncompiledWarning": "tracework_capture",
-    **dict.fromkeys(("aot_compile", "save"), ".programs"),
     "explain": ".explanation",
     "report": ".reporting",
     "replace_torch_compile": ".drop_in",
@@ -89,6 +88,7 @@ HOMES: Mapping[str, str] = {
 """Name -> the module that it comes from."""
 ALONE: Mapping[str, str] = {
     "load": ".loading",
+    **dict.fromkeys(("aot_compile", "save"), ".programs"),
     **dict.fromkeys(("Case", "CaseError"), ".cases"),
     **dict.fromkeys(("case", "diff"), ".examine"),
 }

@@ -18,6 +18,7 @@ from tracework_primops.graph.prim_graph import bind_symbols
 
 from .. import _torch, assemble
 from ..cases import CaseError
+from ..entry_store import runtime_options
 from ..observe import nothing
 from ..options import Options
 from .envelope import Difference, compare, layout_difference
@@ -86,7 +87,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         self._compiler = assemble.GraphCompiler(self.options, assemble.Stage(nothing))
-        self._runtime = assemble.runtime_options(self.options)
+        self._runtime = runtime_options(self.options)
 
     def turned(self, **knobs: Any) -> Trial:
         """The same with other knobs."""
