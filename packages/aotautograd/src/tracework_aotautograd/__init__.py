@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .options import AotOptions
     from .partition import PARTITIONERS
     from .signature import Signature
+    from .text import functional_graph, functional_module
     from .trace.joint import trace_inference, trace_joint
     from .trace.rewritten import rewrite
     from .wrappers.uncompiled import uncompiled
@@ -37,6 +38,8 @@ __all__ = [
     "UsageError",
     "__version__",
     "aot_compile",
+    "functional_graph",
+    "functional_module",
     "inference_program",
     "partition",
     "rewrite",
@@ -54,6 +57,7 @@ HOMES: Mapping[str, str] = {
     "uncompiled": ".wrappers.uncompiled",
     **dict.fromkeys(("FunctionalProgram", "GraphCompiler", "GraphSpec", "JointProgram", "Report"), ".contracts"),
     **dict.fromkeys(("AotError", "PartitionError", "Refusal", "UsageError"), ".errors"),
+    **dict.fromkeys(("functional_graph", "functional_module"), ".text"),
     **dict.fromkeys(("trace_inference", "trace_joint"), ".trace.joint"),
 }
 """Name -> the module that it comes from."""

@@ -1,7 +1,9 @@
 """Errors of aotautograd: what went wrong, at which op of the user's program, and what to try next."""
 
+from tracework_primops import Pickled
 
-class AotError(Exception):
+
+class AotError(Pickled, Exception):
     """Root of everything this package raises by itself."""
 
 

@@ -800,3 +800,6 @@ def _with_twin(kind: type, twin: type) -> Any:
 
 CANONICAL_MASK: Any = torch.nn.functional._canonical_mask
 """Makes an attention mask of floats of one of booleans."""
+
+qualified_name: Callable[[Any], str] = torch.fx.node._get_qualified_name
+"""The dotted name under which a function is found; raises RuntimeError or AttributeError where there is none."""

@@ -9,6 +9,7 @@ import linecache
 import os
 import sys
 import sysconfig
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -282,8 +283,20 @@ def _is_of_a_library(filename: str) -> bool:
     return filename.startswith("<frozen") or is_installed_file(filename)
 
 
+def _unpickled(cls: type[BaseException], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> BaseException:
+    error = cls.__new__(cls, *args)
+    vars(error).update(attributes)
+    return error
+
+
 class CaptureError(RuntimeError):
     """Root of what capture raises to the user."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """With message and attributes, whatever __init__ takes (primops' Pickled would bring that package when this one is imported), and of
+        the class that is written here, where this one was made to be torch's as well."""
+        known = (c for c in type(self).__mro__ if getattr(sys.modules.get(c.__module__), c.__name__, None) is c)
+        return _unpickled, (next(known), self.args, dict(vars(self)))
 
 
 class BackendError(CaptureError):

@@ -6,12 +6,14 @@ from .errors import InductorError, LoweringError
 from .lowering import LOWERINGS, lower, places
 from .lowering.attention import DEVICES as ATTENTION_DEVICES
 from .options import InductorOptions, Settings
+from .passes import GRAPH_PASSES
 from .pipeline import compile_graph, compile_plan, plan_graph
 from .schedule.pipeline import schedule
 from .schedule.plan import KernelPlan
 
 __all__ = [
     "ATTENTION_DEVICES",
+    "GRAPH_PASSES",
     "LOWERINGS",
     "TARGETS",
     "InductorError",

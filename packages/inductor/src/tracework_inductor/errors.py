@@ -1,7 +1,9 @@
 """InductorError and its kinds; each message names the op and the user's source line."""
 
+from tracework_primops import Pickled
 
-class InductorError(Exception):
+
+class InductorError(Pickled, Exception):
     """Root of what this package raises."""
 
 

@@ -45,6 +45,10 @@ class InductorOptions:
     products: str = "book"
     """What computes large products on a GPU: "book", the library unless the tuning book, or a prediction that was calibrated, has another answer;
     "tiles", cores of ours where they can."""
+    graph_passes: int | None = None
+    """How many of GRAPH_PASSES run, from the first; None for all. This and the next one say which rule is at fault."""
+    fusions: int | None = None
+    """How many times a loop joins others, from the first; None for as often as it may."""
     half_accumulation: bool = False
     """Whether the library may add up float16 products in float16."""
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ def plan_graph(
 ) -> KernelPlan:
     """Up to the KernelPlan."""
     passes = GRAPH_PASSES if options.numerics == "default" else {}  # they choose other kernels, with other bits
-    for graph_pass, applies in passes.items():
+    for graph_pass, applies in islice(passes.items(), options.graph_passes):
         graph = graph_pass(graph) if applies(options) else graph
     program = lower(graph, options)
     device_type = next((b.layout.device.type for b in program.buffers.values() if b.layout.device.type != "cpu"), "cpu")

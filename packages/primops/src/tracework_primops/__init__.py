@@ -7,7 +7,16 @@ from .attention import attended, attention_of_bodies, with_laid_out_gradient
 from .attention_bodies import trace_bodies
 from .decomp import DECOMPS, NUMERICS, PROFILES, contract_changes, decomposition, deterministic_changes
 from .decompose import DecompositionError, decompose
-from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError
+from .errors import (
+    DataDependentError,
+    FakeTensorError,
+    GuardOnUnbackedError,
+    MixedTensorError,
+    ParseError,
+    Pickled,
+    PrimError,
+    VerifyError,
+)
 from .fake import FakeMode, FakeStorage, FakeTensor
 from .fx_nodes import add_node, copy_node
 from .graph import LEVELS, InputSpec, PrimGraph, parse_graph, verify, verify_level
@@ -59,7 +68,9 @@ __all__ = [
     "Op",
     "PRIM_PASSES",
     "PROFILES",
+    "ParseError",
     "Pass",
+    "Pickled",
     "PrimError",
     "PrimGraph",
     "PrimValue",

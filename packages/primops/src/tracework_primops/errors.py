@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
 
-class PrimError(Exception):
+
+class Pickled:
+    """Of an exception: it is pickled with its message and attributes, whatever its __init__ takes.
+
+    Python's own way calls __init__ with the message, which fails, so that a process which is sent such an error dies of another one.
+    """
+
+    args: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _unpickled, (type(self), self.args, dict(vars(self)))
+
+
+def _unpickled(cls: type[BaseException], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> BaseException:
+    error = cls.__new__(cls, *args)
+    vars(error).update(attributes)
+    return error
+
+
+class PrimError(Pickled, Exception):
     """Root of all errors raised by tracework_primops."""
 
 

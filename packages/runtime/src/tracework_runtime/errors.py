@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 __all__ = [
     "ArtifactError",
     "BuildError",
@@ -20,7 +23,22 @@ __all__ = [
 ]
 
 
-class RuntimeFailure(Exception):
+class _Pickled:
+    """Of an exception: it is pickled with its message and attributes, whatever its __init__ takes."""
+
+    args: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _unpickled, (type(self), self.args, dict(vars(self)))
+
+
+def _unpickled(cls: type[BaseException], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> BaseException:
+    error = cls.__new__(cls, *args)
+    vars(error).update(attributes)
+    return error
+
+
+class RuntimeFailure(_Pickled, Exception):
     """Root of this package's errors.
 
     `advice` is the next thing to try; it is part of the message.
@@ -64,7 +82,7 @@ class InputError(RuntimeFailure, ValueError):
     """A loaded artifact was called with other inputs than it was compiled for."""
 
 
-class IndexOutOfRange(IndexError, RuntimeError):
+class IndexOutOfRange(_Pickled, IndexError, RuntimeError):
     """A kernel for the CPU met an index out of range: an exception of both kinds that eager's operators raise for one.
 
     Attributes: kernel, its name; origin, the operator and its place in the source.

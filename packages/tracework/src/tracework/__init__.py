@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from . import compiler
     from .api import compile, compile_in_place
     from .backends import get_default_backend, list_backends, register_backend, set_default_backend
+    from .cases import Case, CaseError
     from .compiler import disable, graph_break, is_compiling, reset, skip_frame
     from .drop_in import replace_torch_compile
     from .errors import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         TraceworkError,
         UnknownName,
     )
+    from .examine import case, diff
     from .explanation import explain
     from .loading import load
     from .options import list_mode_options, list_options
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CannotCarry",
+    "Case",
+    "CaseError",
     "CompileError",
     "InvalidArgument",
     "MissingCompiler",
@@ -46,9 +50,11 @@ __all__ = [
     "UnknownName",
     "__version__",
     "aot_compile",
+    "case",
     "compile",
     "compile_in_place",
     "compiler",
+    "diff",
     "disable",
     "explain",
     "get_default_backend",
@@ -69,7 +75,6 @@ __all__ = [
 
 HOMES: Mapping[str, str] = {
     "UncompiledWarning": "tracework_capture",
-    **dict.fromkeys(("aot_compile", "save"), ".programs"),
     "explain": ".explanation",
     "report": ".reporting",
     "replace_torch_compile": ".drop_in",
@@ -81,8 +86,14 @@ HOMES: Mapping[str, str] = {
     **dict.fromkeys(("CannotCarry", "TraceworkError", "UnknownName"), ".errors"),
 }
 """Name -> the module that it comes from."""
-ALONE: Mapping[str, str] = {"load": ".loading"}
-"""The same for names with which nothing else is loaded: a program that only loads what was compiled has no use for the compiler."""
+ALONE: Mapping[str, str] = {
+    "load": ".loading",
+    **dict.fromkeys(("aot_compile", "save"), ".programs"),
+    **dict.fromkeys(("Case", "CaseError"), ".cases"),
+    **dict.fromkeys(("case", "diff"), ".examine"),
+}
+"""The same for names that are loaded one by one: a program that only loads what was compiled has no use for the compiler, and cases bring every
+package."""
 
 
 def __getattr__(name: str) -> Any:

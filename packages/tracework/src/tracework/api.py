@@ -115,7 +115,7 @@ def _optimizer(
         observe = both(observe, logs.log_product)
     if options.dump_dir:
         try:
-            observe = both(observe, Dump(options.dump_dir, options.diagram))
+            observe = both(observe, Dump(options.dump_dir, options.diagram, options))
         except OSError as error:
             raise InvalidArgument(f"option 'dump_dir': {error}. Give a folder that can be written.") from error
     backend = backends.resolve(arguments["backend"], options, observe, given)

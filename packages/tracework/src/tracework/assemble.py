@@ -6,7 +6,7 @@ In one line: `optimize(backend=g)(fn)`, where `g(graph) = aot(graph, compiler=h)
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -16,7 +16,7 @@ import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_runtime as runtime
 
-from . import _torch, activity, logs, passes
+from . import _torch, activity, cases, logs, passes
 from .entry_store import check_compiler, compiles_for_cpu_only, recorded, runtime_options, with_recipe
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .fx_lines import fx_lines, places
@@ -130,17 +130,22 @@ def _ahead_of_time(
         passes.on_captured(options, gm)
         report = report_of(gm)
         resolve = resolved if any(map(is_lazy, example_inputs)) else lambda call, mutated: call
-        return stage(
-            "aotautograd",
-            aotautograd.aot_compile,
-            gm,
-            example_inputs,
-            forward_compiler=functools.partial(made_by(forward, resolve), report=report),
-            backward_compiler=functools.partial(made_by(backward or forward, resolve), report=report),
-            options=aot_options(options, **facts),
-            observe=seen,
-            report=report,
-        )
+        try:
+            return stage(
+                "aotautograd",
+                aotautograd.aot_compile,
+                gm,
+                example_inputs,
+                forward_compiler=functools.partial(made_by(forward, resolve), report=report),
+                backward_compiler=functools.partial(made_by(backward or forward, resolve), report=report),
+                options=aot_options(options, **facts),
+                observe=seen,
+                report=report,
+            )
+        except CompileError as error:  # the graph as it was captured, with the inputs of this call
+            place = str(gm.meta.get("place", ""))
+            cases.keep(lambda: cases.Case.of_captured(gm, example_inputs, options, place=place), error, options.dump_dir)
+            raise
 
     return backend
 
@@ -155,6 +160,7 @@ def _compilation(make: Compile, options: Options) -> Compile:
             with activity.stage("runtime", spec.role, options.progress):  # a look at the cache; of a backward, all of it
                 return make(gm, spec, report)
         except CompileError as error:  # here, and not only around the whole, because a backward is compiled when it first runs
+            cases.keep(lambda: cases.Case.of_functional(gm, spec, options), error, options.dump_dir)
             if not options.suppress_errors:
                 raise
             report(f"suppress_errors is on, and the {spec.role} failed: {error}", error.location or "")
@@ -278,7 +284,7 @@ class GraphCompiler:
         self._stage = stage
         self._options = options
         self._profile = options.profile
-        self._inductor = inductor.InductorOptions(
+        self.inductor = inductor.InductorOptions(
             max_autotune=options.max_autotune,
             numerics=options.numerics,
             index_checks=options.index_checks,
@@ -330,7 +336,7 @@ class GraphCompiler:
         return self._stage.observed("inductor", self._artifact, prims, runtime.open_cache(self._runtime))
 
     def _plan(self, prims: Any) -> inductor.KernelPlan:
-        return inductor.plan_graph(prims, self._inductor.under(inductor.Settings.now()), runtime=self._runtime)
+        return inductor.plan_graph(prims, self.inductor.under(inductor.Settings.now()), runtime=self._runtime)
 
     def _loaded(self, artifact: runtime.Artifact) -> Any:
         # capture's guards have compared the inputs
@@ -341,16 +347,16 @@ class GraphCompiler:
         if any(isinstance(x, torch.Tensor) and x.device.type == "cuda" for x in example_inputs):
             runtime.warm_up("cuda", self._runtime)
 
-    def prims(self, gm: torch.fx.GraphModule, spec: Any) -> Any:
-        """The graph in prims, simplified."""
+    def prims(self, gm: torch.fx.GraphModule, spec: Any, passes: Sequence[primops.Pass] | None = None) -> Any:
+        """The graph in prims, simplified by these passes; by all where none are named."""
         left = primops.deterministic_changes() if torch.are_deterministic_algorithms_enabled() else {}
         changes: dict[Any, Any] = {**left, **self._changes}
         graph = primops.decompose(gm, profile=self._profile, spec=spec, changes=changes)
-        return primops.run_passes(graph.replace(editable=True))
+        return primops.run_passes(graph.replace(editable=True), primops.PRIM_PASSES if passes is None else passes)
 
     def _artifact(self, prims: Any, cache: runtime.Cache) -> runtime.Artifact:
         devices = frozenset(str(i.spec.device) for i in prims.inputs if hasattr(i.spec, "device"))
-        options = self._inductor.under(inductor.Settings.now())
+        options = self.inductor.under(inductor.Settings.now())
         facts = runtime.KeyFacts(prims.fingerprint(), options.fingerprint(), self._runtime, devices)
         key = runtime.cache_key(facts)
         return cache.get_or_make(key, lambda: inductor.compile_graph(prims, options, runtime=self._runtime)).placed(

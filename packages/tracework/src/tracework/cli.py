@@ -1,4 +1,5 @@
-"""The command line: tracework run | report | profile | demo | doctor | where | options | adopt | cache | tune.
+"""The command line: tracework run | report | profile | demo | doctor | where | options | adopt | cache | tune | diff |
+bisect | minify.
 
 `run` becomes another Python and does without torch: what loads torch is imported by the commands that need it.
 """
@@ -20,6 +21,7 @@ from rich.text import Text
 from ._version import __version__
 from .errors import TraceworkError
 from .run import run as become
+from .run import run_dumping
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="A compiler for unmodified PyTorch programs.")
 console = Console(markup=False)
@@ -248,6 +250,75 @@ def merge(files: Annotated[list[str], typer.Argument(help="books, as `show` prin
         typer.echo(str(warning.message), err=True)
     for row in rows:
         typer.echo(row.line())
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    help="""Says which stage of compiling, operator and line is at fault: eager, functional graph, prims and compiled code against float64.
+
+    tracework diff FILE.case, or tracework diff train.py --epochs 1, which runs the program and looks at each graph that it compiled.""",
+)
+def diff(arguments: Annotated[list[str], typer.Argument(help="a case, or a script and its arguments")]) -> None:
+    if not arguments[0].endswith(".case"):
+        _diff_script(arguments)
+        return
+    _examine(arguments, "diff")
+
+
+def _diff_script(arguments: list[str]) -> None:
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="tracework-diff-")
+    ended = run_dumping(arguments, folder)
+    found = sorted(map(str, Path(folder).glob("*.case")))
+    if not found:
+        console.print(f"{arguments[0]} ended with {ended} and compiled no graph that a case can hold. Next: tracework.explain.")
+        raise typer.Exit(1)
+    _examine(found, "diff")
+
+
+@app.command()
+def bisect(
+    cases: Annotated[list[str], typer.Argument(help="cases, as CompileError names them and dump_dir receives them")],
+) -> None:
+    """Names the rule at fault: a decomposition, a pass, a fusion, the reuse of memory, or the kernel of an operator."""
+    _examine(cases, "bisect")
+
+
+def _examine(files: list[str], how: str) -> None:
+    """Prints what `diff` or `bisect` finds of each case; exits with 1 where something is wrong."""
+    from .cases import Case
+    from .faults import find
+
+    wrong = False
+    for file in files:
+        try:
+            report = getattr(find, how)(Case.load(file), file)
+        except TraceworkError as error:
+            _say(error)
+            raise typer.Exit(2) from error
+        typer.echo(str(report))
+        wrong |= report.failure is not None
+    raise typer.Exit(1 if wrong else 0)
+
+
+@app.command()
+def minify(
+    case: Annotated[str, typer.Argument(help="a case")],
+    out: Annotated[str, typer.Option(help="the small case; left out: beside the large one")] = "",
+) -> None:
+    """Makes the smallest program that still fails in the same way: a case, and a script, which it prints."""
+    from .cases import Case
+    from .faults.minify import minify as smallest
+
+    path = Path(out) if out else Path(case).with_name(f"{Path(case).stem}-small.case")
+    try:
+        found = smallest(Case.load(case))
+        found.case.save(path)
+    except TraceworkError as error:
+        _say(error)
+        raise typer.Exit(2) from error
+    typer.echo(f"{found}\n\n{found.script(str(path))}\nWritten to {path}. Next: tracework bisect {path} names the rule at fault.")
 
 
 @app.command(name="options")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 from . import diagram
 from .observe import Observe
+from .options import Options
 
 
 def text_of(product: Any) -> str:
@@ -27,17 +29,21 @@ _numbers: defaultdict[Path, Iterator[int]] = defaultdict(itertools.count)
 
 
 class Dump:
-    """Writes `NNN-stage.txt` into `folder` for each product; with `diagrams`, `NNN-inductor.svg` and `.dot` for each graph after fusion."""
+    """Writes `NNN-stage.txt` into `folder` for each product, and `NNN-captured.case` for each captured graph; with `diagrams`, `NNN-inductor.svg`
+    and `.dot` for each graph after fusion. options: what cases are told of."""
 
-    def __init__(self, folder: str | Path, diagrams: bool = False) -> None:
+    def __init__(self, folder: str | Path, diagrams: bool = False, options: Options | None = None) -> None:
         self._folder = Path(folder)
         self._diagrams = diagrams
+        self._options = options
         self._folder.mkdir(parents=True, exist_ok=True)
         self._numbers = _numbers[self._folder.absolute()]
 
     def __call__(self, stage: str, product: Any) -> None:
         path = self._folder / f"{next(self._numbers):03d}-{stage}.txt"
         path.write_text(text_of(product))
+        if stage == "captured" and product.graph is not None:
+            self._case(product, path)
         if self._diagrams and stage == "inductor":
             notes = product.notes
             inputs = product.inputs or ()
@@ -45,6 +51,13 @@ class Dump:
             picture = diagram.picture_of(notes["steps"], notes["buffers"], notes["outputs"], inputs, static)
             path.with_suffix(".dot").write_text(diagram.dot(picture))
             path.with_suffix(".svg").write_text(diagram.svg(picture))
+
+    def _case(self, product: Any, path: Path) -> None:
+        from .cases import SUFFIX, Case, CaseError  # which imports every package
+
+        with contextlib.suppress(CaseError):  # a graph with functions or inputs that a case cannot hold
+            case = Case.of_captured(product.graph, product.example_inputs, self._options, place=str(product.origin))
+            case.save(path.with_suffix(SUFFIX))
 
 
 class Tally:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def _unpickled(cls: type[BaseException], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> BaseException:
+    error = cls.__new__(cls, *args)
+    vars(error).update(attributes)
+    return error
 
 
 class TraceworkError(RuntimeError):
@@ -11,6 +19,10 @@ class TraceworkError(RuntimeError):
 
     __tracework_error__ = True
     """Whoever calls a backend lets it pass as it is."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """With message and attributes, whatever __init__ takes; primops' Pickled would bring torch."""
+        return _unpickled, (type(self), self.args, dict(vars(self)))
 
 
 class InvalidArgument(TraceworkError, ValueError):
@@ -71,14 +83,22 @@ class CompileError(TraceworkError):
     Attributes:
         stage: "aotautograd", "primops", "inductor" or "runtime".
         location: "file:line" of the user's code where it is known, else None.
+        case: the file with the graph and its inputs, on which `tracework diff`, `bisect` and `minify` work; None where none was written.
     """
 
     def __init__(self, stage: str, cause: BaseException, location: str | None = None) -> None:
         self.stage = stage
         self.location = location
+        self.case: Path | None = None
         at = f" at {location}" if location else ""
         super().__init__(
             f"{stage} could not compile the graph{at}: {type(cause).__name__}: {cause}\n"
             f"Next: set TRACEWORK_SUPPRESS_ERRORS=1 (or options={{'suppress_errors': True}}) to run this graph uncompiled, or "
             f"backend='aot_eager' / 'eager' to see which stage is at fault."
         )
+
+    def written_to(self, case: Path) -> None:
+        """Names the case that tells of it."""
+        if self.case is None:
+            self.args = (f"{self.args[0]}\nCase: {case}. Next: tracework minify {case}",)
+        self.case = case

@@ -7,6 +7,7 @@ arguments, its path and its children are Python's own business. Nothing is impor
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,6 +40,12 @@ def run(arguments: Sequence[str]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *flags, *arguments])
+
+
+def run_dumping(arguments: Sequence[str], folder: str) -> int:
+    """The same as a process of its own, in which each stage's text and the cases go to a folder; gives what it ended with."""
+    command = [sys.executable, "-m", "tracework", "run", *arguments]
+    return subprocess.run(command, env={**os.environ, "TRACEWORK_DUMP": folder}).returncode
 
 
 def begin() -> None:

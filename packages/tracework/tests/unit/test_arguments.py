@@ -311,6 +311,8 @@ def test_dump_dir_receives_every_stage(tmp_path):
     tracework.compile(lambda x: x.sin() + 1, options={"dump_dir": str(tmp_path / "d")})(torch.ones(3))
     stages = {p.stem.split("-")[1] for p in (tmp_path / "d").iterdir()}
     assert {"captured", "aotautograd", "primops", "inductor", "runtime"} <= stages
+    (case,) = (tmp_path / "d").glob("*.case")
+    assert tracework.Case.load(case).inputs[0].tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("when", ["forward", "backward"])

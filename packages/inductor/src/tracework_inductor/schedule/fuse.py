@@ -27,6 +27,7 @@ class Fuser:
         self.groups: list[Group] = []
         self.group_of: dict[int, Group] = {}
         self.refusals: list[Refusal] = []
+        self.fused = 0
         self._readers: dict[str, list[Group]] = {}
         wanted = output_buffers(program) | {n.mutates for n in self.nodes if n.mutates is not None}
         self.reading: dict[str, list[Any]] = {name: [None] for name in wanted}
@@ -38,9 +39,11 @@ class Fuser:
         """Groups in an order that is not yet the launch order."""
         for number, node in enumerate(self.nodes):
             before = self._ancestors(number)
-            group = self._join(number, node, before) if isinstance(node, LoopNode) and self.options.fuse else None
+            group = self._join(number, node, before) if isinstance(node, LoopNode) and self._may_fuse() else None
             if group is None:
                 group = self._start(node)
+            else:
+                self.fused += 1
             group.nodes_mask |= 1 << number
             self._inherit(group, before)
             self.group_of[number] = group
@@ -51,6 +54,9 @@ class Fuser:
         if self.options.fuse:
             self._merge()
         return self.groups
+
+    def _may_fuse(self) -> bool:
+        return self.options.fuse and (self.options.fusions is None or self.fused < self.options.fusions)
 
     def _start(self, node: Any) -> Group:
         group = self._alone(len(self.groups), node)
@@ -145,9 +151,10 @@ class Fuser:
                 begin = other.members[0].node.name
                 if any((begin, m.node.name) in refused for m in group.members) or self._makes_cycle(other, group.ancestors):
                     continue
-                merged = self._merged(other, group)
+                merged = self._merged(other, group) if self._may_fuse() else None
                 if merged is not None:
                     group = merged
+                    self.fused += 1
 
     def _merged(self, first: Group, second: Group) -> Group | None:
         """The group of the nodes of both, which takes their place, if each may be added in its turn."""

@@ -24,23 +24,17 @@ _SPEC = re.compile(r"(\w+)\[(.*?)\](?: strides \((.*?)\))?(?: offset (\S(?:.*?\S
 
 def parse_graph(text: str, symbols: SymbolTable | None = None) -> PrimGraph:
     """The inverse of print_graph. Raises ParseError with the line."""
-    reader = _Reader(symbols)
-    lines = [line for line in text.splitlines() if line.strip()]
-    role = lines[0].split()[0]
-    for line in lines[1:]:
-        try:
-            reader.read(line)
-        except ParseError:
-            raise
-        except Exception as error:
-            raise ParseError(f"cannot read `{line}`: {error}") from error
+    reader = GraphReader(symbols)
+    role = reader.read(text)
     return PrimGraph(reader.graph, tuple(reader.inputs), role, reader.symbols)
 
 
-MAKERS: dict[str, Callable[[str], Any]] = {"float": float, "device": torch.device}
+MAKERS: dict[str, Callable[..., Any]] = {"float": float, "device": torch.device, "slice": slice}
 
 
-class _Reader:
+class GraphReader:
+    """Reads a text line by line into an fx graph; a subclass says what the names of calls mean."""
+
     def __init__(self, symbols: SymbolTable | None) -> None:
         self.graph = torch.fx.Graph()
         self.inputs: list[InputSpec] = []
@@ -48,7 +42,25 @@ class _Reader:
         self.sizes: dict[str, Size] = {}
         self.symbols = symbols
 
-    def read(self, line: str) -> None:
+    def read(self, text: str) -> str:
+        """All of it; gives the first word, which says what it is. Lines that begin with # are for people. Raises ParseError."""
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        if not lines:
+            raise ParseError("an empty text is no graph")
+        for line in lines[1:]:
+            try:
+                self._line(line)
+            except ParseError:
+                raise
+            except Exception as error:
+                raise ParseError(f"cannot read `{line}`: {error}") from error
+        return lines[0].split()[0]
+
+    def called(self, name: str) -> tuple[str, Any]:
+        """Kind and target of a node, from what is called."""
+        return "call_function", _target(name)
+
+    def _line(self, line: str) -> None:
         if line.startswith("symbol "):
             self._symbol(line)
         elif line.startswith("return"):
@@ -81,7 +93,7 @@ class _Reader:
             self.inputs.append(InputSpec(name, spec, "static" in flags, "mutated" in flags))
         else:
             args, kwargs = self._arguments(match["rest"][1:-1])
-            node = self.graph.create_node("call_function", _target(match["call"]), args, kwargs, name=name)
+            node = self.graph.create_node(*self.called(match["call"]), args, kwargs, name=name)
         node.meta["spec"] = spec
         if match["call"] != "input":
             node.meta["origin"] = origin or None
@@ -125,8 +137,10 @@ class _Reader:
             return list(map(self._value, node.elts))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             return self._named(node.value.id, node.attr)
+        if isinstance(node, ast.Dict):
+            return {self._value(key): self._value(value) for key, value in zip(node.keys, node.values) if key is not None}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS:
-            return MAKERS[node.func.id](ast.literal_eval(node.args[0]))
+            return MAKERS[node.func.id](*map(self._value, node.args))
         if isinstance(node, ast.Constant):
             return node.value
         if not any(isinstance(n, ast.Name) for n in ast.walk(node)):

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 import torch.fx
 
 from ..fx_nodes import copy_node
+from ..op import OPS
 from ..spec import SizeSpec, TensorSpec
 from ..symbols import Expr, Size, Symbol, SymbolTable
 from .text import print_graph
@@ -112,12 +114,21 @@ class PrimGraph:
         values: dict[torch.fx.Node, Any] = dict(zip(placeholders, inputs))
         symbols = bind_symbols([n.meta["spec"] for n in placeholders], inputs)
         for node in self.calls:
-            args = _resolve(node.args, values, symbols)
-            values[node] = node.target(*args, **_resolve(node.kwargs, values, symbols))
-        return _resolve(self.outputs, values, symbols)
+            values[node] = call(node, values, symbols)
+        return resolve(self.outputs, values, symbols)
 
     def __str__(self) -> str:
         return self.text()
+
+
+def call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], symbols: dict[Symbol, int]) -> Any:
+    """What a node gives. Memory without values has the strides of its spec: random numbers fill it in its own order."""
+    target: Any = node.target
+    if target is OPS.get("empty"):
+        spec = node.meta["spec"]
+        sizes, strides = resolve(spec.sizes, values, symbols), resolve(spec.strides, values, symbols)
+        return torch.empty_strided(sizes, strides, dtype=spec.dtype, device=spec.device)
+    return target(*resolve(node.args, values, symbols), **resolve(node.kwargs, values, symbols))
 
 
 def bind_symbols(specs: Iterable[Any], inputs: Iterable[Any]) -> dict[Symbol, int]:
@@ -139,17 +150,20 @@ def bind_symbols(specs: Iterable[Any], inputs: Iterable[Any]) -> dict[Symbol, in
     return found
 
 
-def _resolve(value: Any, values: Mapping[torch.fx.Node, Any], symbols: dict[Symbol, int]) -> Any:
+def resolve(value: Any, values: Mapping[torch.fx.Node, Any], symbols: dict[Symbol, int]) -> Any:
+    """An argument, with the values of nodes and symbols in their places."""
     if isinstance(value, torch.fx.Node):
         return values[value]
     if isinstance(value, Expr):
         return value.evaluate(symbols)
     if isinstance(value, (tuple, list)):
         return (
-            type(value)([_resolve(v, values, symbols) for v in value])
+            type(value)([resolve(v, values, symbols) for v in value])
             if type(value) in (tuple, list)
-            else tuple(_resolve(v, values, symbols) for v in value)
+            else tuple(resolve(v, values, symbols) for v in value)
         )
     if isinstance(value, dict):
-        return {k: _resolve(v, values, symbols) for k, v in value.items()}
+        return {k: resolve(v, values, symbols) for k, v in value.items()}
+    if isinstance(value, slice):
+        return slice(*(resolve(v, values, symbols) for v in (value.start, value.stop, value.step)))
     return value

@@ -35,7 +35,7 @@ def print_graph(prim_graph: PrimGraph, origins: bool = True, canonical: bool = F
         flags = "".join([" static" if given.is_static else "", " mutated" if given.is_mutated else ""])
         lines.append(f"%{names[node]}: {print_spec(node.meta['spec'])} = input{flags}")
     for node in prim_graph.calls:
-        call = f"{print_target(node.target)}({_print_arguments(node, names)})"
+        call = f"{print_target(node.target)}({print_arguments(node, names)})"
         origin = (
             node.meta.get("origin")
             if origins
@@ -97,7 +97,8 @@ def print_target(target: Any) -> str:
     return "getitem" if target is operator.getitem else str(target)
 
 
-def _print_arguments(node: torch.fx.Node, names: Mapping[torch.fx.Node, str]) -> str:
+def print_arguments(node: torch.fx.Node, names: Mapping[torch.fx.Node, str]) -> str:
+    """What a node is called with."""
     given = [print_value(a, names) for a in node.args]
     return ", ".join(given + [f"{k}={print_value(v, names)}" for k, v in node.kwargs.items()])
 
@@ -110,6 +111,10 @@ def print_value(value: Any, names: Mapping[torch.fx.Node, str]) -> str:
         return "(" + "".join(print_value(v, names) + ", " for v in value).rstrip(" ") + ")"
     if isinstance(value, list):
         return "[" + ", ".join(print_value(v, names) for v in value) + "]"
+    if isinstance(value, slice):
+        return f"slice({', '.join(print_value(v, names) for v in (value.start, value.stop, value.step))})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{print_value(k, names)}: {print_value(v, names)}" for k, v in value.items()) + "}"
     printer = PRINT_VALUE.get(type(value))
     return printer(value) if printer else str(value) if isinstance(value, Expr) else repr(value)
 
@@ -126,4 +131,5 @@ PRINT_VALUE: dict[type, Callable[[Any], str]] = {
     torch.memory_format: lambda v: str(v).replace("torch.", "memory_format."),
     torch.layout: lambda v: str(v).replace("torch.", "layout."),
     torch.Size: lambda v: str(tuple(v)),
+    type(...): lambda v: "...",
 }

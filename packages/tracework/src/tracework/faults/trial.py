@@ -1,0 +1,353 @@
+"""Trial: compiles and runs a program stage by stage, and says which is the first that fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import tracework_aotautograd as aotautograd
+import tracework_inductor as inductor
+import tracework_primops as primops
+import tracework_runtime as runtime
+from tracework_primops import TensorSpec
+from tracework_primops.graph.prim_graph import bind_symbols
+
+from .. import _torch, assemble
+from ..cases import CaseError
+from ..entry_store import runtime_options
+from ..observe import nothing
+from ..options import Options
+from .envelope import Difference, compare, layout_difference
+from .program import Program, copied, same_random_numbers
+
+SLOWER = 2.0
+"""How many times as long as eager's kernels compiled code may take before it is called slow."""
+NOTICED = 50e-6
+"""Seconds that it has to take longer, too: a graph of few small operators costs as much as its call."""
+RUNS = 7
+ENOUGH = 1.0
+"""Seconds after which no more runs are measured."""
+STAGES = {
+    "functional": "aotautograd, which makes one functional graph of the captured one",
+    "primops": "primops, which decomposes operators and simplifies the graph",
+    "inductor": "inductor, which lowers, fuses and writes kernels",
+    "runtime": "runtime, which builds, loads and runs kernels",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """kind: "raises", "values", "layout" or "slow". stage: a key of STAGES. what: as text. error: name of the exception's class.
+    program: the one that the stage was given. times: how many times as long as eager where it is slow, as much as is allowed where values are
+    off. location: the user's line, where the
+    stage itself names one. operator: that it names."""
+
+    kind: str
+    stage: str
+    what: str
+    program: Program
+    error: str = ""
+    times: float = 0.0
+    location: str = ""
+    operator: str = ""
+
+    def same(self, other: Failure | None) -> bool:
+        """Whether another trial failed in the same way."""
+        if other is None or (self.kind, self.stage, self.error) != (other.kind, other.stage, other.error):
+            return False
+        if self.operator.partition(" ")[0] != other.operator.partition(" ")[0]:
+            return False
+        return self.kind != "slow" or other.times >= max(SLOWER, self.times / 4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Knobs:
+    """What bisect turns: how many of PRIM_PASSES run, from the first (None: all), options of inductor, and of aotautograd."""
+
+    prim_passes: int | None = None
+    inductor: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    aot: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Trial:
+    """options: of the case. slowness: whether compiled code that is slow is a failure. seen: told of each stage that was passed.
+    until: the last stage of interest; empty for all."""
+
+    options: Options
+    slowness: bool = False
+    knobs: Knobs = Knobs()
+    until: str = ""
+    seen: Callable[[str, str, str], None] = lambda stage, role, verdict: None
+    tries: int = 0
+
+    def __post_init__(self) -> None:
+        self._compiler = assemble.GraphCompiler(self.options, assemble.Stage(nothing))
+        self._runtime = runtime_options(self.options)
+
+    def turned(self, **knobs: Any) -> Trial:
+        """The same with other knobs."""
+        return Trial(self.options, self.slowness, dataclasses.replace(self.knobs, **knobs), self.until)
+
+    @classmethod
+    def for_failure(cls, options: Options, failure: Failure) -> Trial:
+        """One that finds out whether other programs fail in the same way."""
+        of_a_fake = failure.kind == "layout" and failure.stage == "functional"
+        return cls(options, failure.kind == "slow", until="primops" if of_a_fake else failure.stage)
+
+    def __call__(self, program: Program) -> Failure | None:
+        """The first failure; None where everything is as it should be. Raises CaseError where eager's kernels cannot run the program."""
+        self.tries += 1
+        with same_random_numbers():
+            if program.level == "captured":
+                return self._captured(program)
+            return self._pieces([program]) if program.level == "functional" else self._prims(program)
+
+    def inductor_options(self) -> inductor.InductorOptions:
+        """What inductor is told."""
+        return dataclasses.replace(self._compiler.inductor.under(inductor.Settings.now()), **self.knobs.inductor)
+
+    # stages -----------------------------------------------------------------------------------------------------------------
+
+    def _captured(self, program: Program) -> Failure | None:
+        captured = program.module()
+        expected, reference = _eagerly(program, _with_gradients), _wider(program, _with_gradients)
+        pieces: list[Program] = []
+
+        def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[[list[Any]], Any]:
+            functional = aotautograd.functional_graph(gm, spec)
+            run = _torch.below_views(gm)
+
+            def call(inputs: list[Any]) -> Any:
+                pieces.append(Program.of(functional, "functional", copied(inputs)))
+                return run(inputs)
+
+            return call
+
+        def compiled(given: Sequence[Any]) -> tuple[Any, ...]:
+            facts = {**self._compiler.facts, "channels_last": self.options.numerics == "default", **self.knobs.aot}
+            call = aotautograd.aot_compile(
+                captured,
+                given,
+                forward_compiler=compiler,
+                options=dataclasses.replace(assemble.aot_options(self.options), **facts),
+                report=lambda reason, place: None,
+            )
+            return call(*given)
+
+        try:
+            got = _gradients_too(compiled, program.inputs)
+        except Exception as error:
+            return _raised("functional", error, program)
+        count = len(program.outputs)
+        difference = compare(got[:count], expected[:count], reference and reference[:count], coarsest=program.coarsest)
+        difference = difference or compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
+        if difference is not None:
+            return self._differs("functional", difference, program)
+        self.seen("functional", "", "agrees with eager")
+        return self._pieces(pieces)
+
+    def _pieces(self, pieces: Sequence[Program]) -> Failure | None:
+        """Functional graphs: what nothing is built for is looked at first, of all of them."""
+        prims: list[Program] = []
+        for piece in pieces if self.until != "functional" else ():
+            found = self._functional(piece)
+            if isinstance(found, Failure):
+                return found
+            prims.append(found)
+        for piece in prims if self.until != "primops" else ():
+            failed = self._prims(piece)
+            if failed is not None:
+                return failed
+        return None
+
+    def _functional(self, program: Program) -> Failure | Program:
+        """The first failure, or the graph in prims."""
+        expected = _eagerly(program, _outputs)
+        wrong = _first_other_layout(program)
+        if wrong is not None:
+            node, what = wrong
+            return Failure("layout", "functional", what, program, location=node.meta.get("origin") or "", operator=_name(node))
+        try:
+            prims = self._decomposed(program)
+        except Exception as error:
+            return _raised("primops", error, program)
+        try:
+            got = _outputs(prims.run, prims.inputs, program.inputs, prims)
+        except Exception as error:
+            return _raised("primops", error, program)
+        difference = compare(got, expected, _wider(program, _outputs), layouts=False, coarsest=program.coarsest)
+        if difference is not None:
+            return self._differs("primops", difference, program)
+        self.seen("primops", program.role, "agrees with eager")
+        return dataclasses.replace(prims, inputs=program.inputs)
+
+    def _decomposed(self, program: Program) -> Program:
+        gm, spec = aotautograd.functional_module(program.prims())
+        passes = primops.PRIM_PASSES if self.knobs.prim_passes is None else primops.PRIM_PASSES[: self.knobs.prim_passes]
+        return Program.of(self._compiler.prims(gm, spec, passes), "prim", program.inputs)
+
+    def _prims(self, program: Program) -> Failure | None:
+        graph = program.prims()
+        expected, reference = _eagerly(program, _outputs), _wider(program, _outputs)
+        try:
+            artifact = inductor.compile_graph(graph, self.inductor_options(), runtime=self._runtime)
+        except Exception as error:
+            return _raised("inductor", error, program)
+        try:
+            call = runtime.load(artifact, self._runtime, check_inputs=False)
+            got = _outputs(lambda inputs: tuple(call(list(inputs))), program.inputs, program.inputs, program)
+        except Exception as error:
+            return _raised("runtime", error, program)
+        difference = compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
+        difference = difference or _other_layout_of_outputs(program, got)
+        if difference is not None:
+            return self._differs("inductor", difference, program)
+        if self.slowness:
+            eager, mine = _seconds(program.run, lambda inputs: call(list(inputs)), program.inputs)
+            if mine > SLOWER * eager and mine - eager > NOTICED:
+                what = f"{mine * 1e6:.0f} us where eager's kernels take {eager * 1e6:.0f}"
+                return Failure("slow", "inductor", what, program, times=mine / eager)
+        self.seen("inductor", program.role, "agrees with eager")
+        return None
+
+    def _differs(self, stage: str, difference: Difference, program: Program) -> Failure:
+        what = f"result {difference.place} is {difference.what}"
+        return Failure(difference.kind, stage, what, program, times=difference.times)
+
+
+def _raised(stage: str, error: Exception, program: Program) -> Failure:
+    location = getattr(error, "location", None) or getattr(error, "origin", None) or ""
+    what = getattr(error, "excerpt", "") or str(error)
+    return Failure(
+        "raises", stage, what, program, type(error).__name__, location=location, operator=getattr(error, "op", None) or ""
+    )
+
+
+def _name(node: torch.fx.Node) -> str:
+    return f"{node.target} (%{node.name})"
+
+
+Run = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Without gradients and casts, which functional graphs have in them."""
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False), same_random_numbers():
+        yield
+
+
+def _outputs(run: Run, inputs: Sequence[Any], given: Sequence[Any], program: Program) -> list[Any]:
+    """Results, and what inputs are afterwards that the graph writes to."""
+    own = copied(given)
+    kept = list(own)
+    with _plainly():
+        found = list(run(own))
+    names = [n.name for n in program.placeholders]
+    return found + [x for name, x in zip(names, kept) if name in program.flags and program.flags[name].is_mutated]
+
+
+def _with_gradients(run: Run, inputs: Sequence[Any], given: Sequence[Any], program: Program) -> list[Any]:
+    return _gradients_too(run, given)
+
+
+def _gradients_too(run: Run, given: Sequence[Any]) -> list[Any]:
+    """Results, what tensors among the inputs are afterwards, and their gradients, of cotangents that are the same in each run."""
+    own = copied(given)
+    tensors = [x for x in own if isinstance(x, torch.Tensor)]
+    leaves = [x for x in tensors if x.requires_grad]
+    with same_random_numbers():
+        found = list(run(own))
+        ends = [x for x in found if isinstance(x, torch.Tensor) and x.requires_grad]
+        gradients: Sequence[Any] = ()
+        if ends and leaves:
+            generator = torch.Generator().manual_seed(0)
+            weights = [torch.rand(x.shape, generator=generator, dtype=torch.float64).add_(0.5).to(x) for x in ends]
+            gradients = torch.autograd.grad(ends, leaves, weights, allow_unused=True)
+    return [*found, *tensors, *gradients]
+
+
+def _eagerly(program: Program, how: Callable[..., list[Any]]) -> list[Any]:
+    try:
+        return how(program.run, program.inputs, program.inputs, program)
+    except Exception as error:
+        raise CaseError(f"eager's kernels cannot run the program: {type(error).__name__}: {error}") from error
+
+
+def _wider(program: Program, how: Callable[..., list[Any]]) -> list[Any] | None:
+    """The results in float64, with the random numbers that eager draws; None where the program has none, as one that reads the bits of
+    numbers, or one of torch's functions that draws some, through which gradients go."""
+    before = torch.get_default_dtype()
+    drawn: dict[str, Any] = {}
+    try:
+        with same_random_numbers():
+            program.values(drawn=drawn)
+        if drawn and program.level == "captured":
+            return None
+        torch.set_default_dtype(torch.float64)
+        wide = program.wider()
+        return how(lambda inputs: wide.run(inputs, drawn), wide.inputs, wide.inputs, wide)
+    except Exception:  # whatever a kernel says to dtypes that the program did not foresee
+        return None
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _first_other_layout(program: Program) -> tuple[torch.fx.Node, str] | None:
+    """The first node that gives another tensor than its spec says."""
+    with _plainly():
+        values = program.values()
+    symbols = bind_symbols([n.meta["spec"] for n in program.placeholders], program.inputs)
+    for node in program.calls:
+        spec, value = node.meta["spec"], values[node]
+        if not isinstance(spec, TensorSpec) or not isinstance(value, torch.Tensor):
+            continue
+        what = layout_difference(value, *_numbers(spec, symbols), spec.dtype)
+        if what is not None:
+            return node, f"its kernel gives {what}: the rule for its fake is wrong"
+    return None
+
+
+def _other_layout_of_outputs(program: Program, got: Sequence[Any]) -> Difference | None:
+    symbols = bind_symbols([n.meta["spec"] for n in program.placeholders], program.inputs)
+    for place, node in enumerate(program.outputs):
+        spec = node.meta["spec"] if isinstance(node, torch.fx.Node) else None
+        if isinstance(spec, TensorSpec):
+            what = layout_difference(got[place], *_numbers(spec, symbols), spec.dtype)
+            if what is not None:
+                return Difference(place, f"of {what}", "layout")
+    return None
+
+
+def _numbers(spec: TensorSpec, symbols: Mapping[Any, int]) -> tuple[list[int], list[int]]:
+    def number(size: Any) -> int:
+        return size if isinstance(size, int) else size.evaluate(symbols)
+
+    return [number(s) for s in spec.sizes], [number(s) for s in spec.strides]
+
+
+def _seconds(first: Run, second: Run, inputs: Sequence[Any]) -> tuple[float, float]:
+    """The shortest of some runs of two, in turns: others on the machine make runs longer, and never shorter."""
+    runs: dict[Run, tuple[list[Any], list[float]]] = {run: (copied(inputs), []) for run in (first, second)}
+    wait = torch.cuda.synchronize if any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs) else lambda: None
+    with torch.no_grad():
+        began = time.perf_counter()
+        for number in range(RUNS + 2):
+            for run, (own, times) in runs.items():
+                wait()
+                begin = time.perf_counter()
+                run(own)
+                wait()
+                times += [time.perf_counter() - begin]
+            if number > 2 and time.perf_counter() - began > ENOUGH:
+                break
+    mine, other = (min(times) for _, times in runs.values())
+    return mine, other
+
+
+__all__ = ["STAGES", "Failure", "Knobs", "Trial"]

@@ -1,0 +1,64 @@
+"""What a trial lets pass: programs that are right, whatever they do."""
+
+import dataclasses
+
+import pytest
+import torch
+import tracework
+from tracework.cases import Case, CaseError
+from tracework.faults.program import Program
+from tracework.faults.trial import Failure, Trial
+from tracework.options import Options
+
+
+def dropout(x):
+    return torch.nn.functional.dropout(x * 2, 0.5)
+
+
+def dropout_of_turned(x):
+    return torch.nn.functional.dropout(x.unsqueeze(0).transpose(0, 2), 0.5)
+
+
+def write(x):
+    y = x.t()
+    y[0].mul_(3)
+    return y, y.sum(dtype=torch.float64)
+
+
+def integers(x):
+    return (x > 0).sum(1), x.argmax(0), x.to(torch.bfloat16) @ x.to(torch.bfloat16)
+
+
+def test_modes_are_entered():
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        (case,) = tracework.case(lambda x: torch.mm(x, x))(torch.randn(4, 4, requires_grad=True))
+    assert case.modes == {"grad": False, "autocast": {"cpu": "bfloat16"}}
+    assert tracework.diff(case).lines[1] == "primops inference agrees with eager"
+    with case.entered():
+        assert case.graph()(*case.inputs)[0].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("function", [dropout, dropout_of_turned, write, integers], ids=lambda f: f.__name__)
+def test_nothing_is_wrong(function):
+    (case,) = tracework.case(function)(torch.randn(4, 4))
+    seen = []
+    trial = Trial(Options(), seen=lambda *row: seen.append(row[0]))
+    assert trial(Program.of(case.graph(), case.level, case.inputs)) is None
+    assert seen == ["functional", "primops", "inductor"]
+
+
+def test_what_eager_cannot_run():
+    case = Case.of_prims("inference graph\n%x: f32[2] = input\n%y: f32[3] = input\n%add: f32[3] = add(%x, %y)\nreturn %add\n")
+    with pytest.raises(CaseError, match="eager"):
+        Trial(Options())(Program.of(case.graph(), case.level, case.inputs))
+
+
+def test_what_fails_in_the_same_way():
+    program = Program("prim", torch.fx.Graph(), ())
+    raised = Failure("raises", "inductor", "no", program, "ValueError", operator="exp (%exp)")
+    slow = Failure("slow", "inductor", "", program, times=20.0)
+    assert raised.same(dataclasses.replace(raised, what="other", operator="exp (%exp_1)"))
+    for change in ({"stage": "runtime"}, {"error": "TypeError"}, {"operator": "sin (%sin)"}, {"kind": "values"}):
+        assert not raised.same(dataclasses.replace(raised, **change))
+    assert slow.same(dataclasses.replace(slow, times=6.0)) and not slow.same(dataclasses.replace(slow, times=2.0))
+    assert not raised.same(None)
