@@ -27,6 +27,10 @@ class InputBinding:
     is_static: bool = False
 
 
+GIVEN_OTHERWISE = frozenset({"float", "computed", "rng"})
+"""Roles of inputs that a graph does not get as they are read: numbers as tensors, what is computed of others, draws."""
+
+
 @dataclass(frozen=True)
 class Origin:
     """Which user function a graph came from."""

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..contracts import CapturedGraph
+from ..contracts import GIVEN_OTHERWISE, CapturedGraph
 from ..errors import CaptureError, SkipFrame
 from ..graph.captured import BackendFailed
-from ..graph.finish import INPUT_CHANGES
 from ..options import CaptureOptions
 from ..plan import Learnt
 from .context import _capture_frame, disabled_call
@@ -114,7 +113,7 @@ def capture_whole(
     if captured.graph is None:
         raise CaptureError(f"{code.co_qualname}: no tensor operations")
     inputs = captured.graph.inputs
-    changed = [f"takes {b.source} by its {b.role}" for b in inputs if b.role in INPUT_CHANGES or b.role == "rng"]
+    changed = [f"takes {b.source} by its {b.role}" for b in inputs if b.role in GIVEN_OTHERWISE]
     if captured.effects or changed or captured.checked:
         checked = ("leaves a condition on data to a check",) if captured.checked else ()
         raise NotWhole(options.named(code), (*captured.effects, *changed, *checked))
