@@ -32,6 +32,7 @@ __all__ = [
     "pack_convolution",
     "pool_parts",
     "profiler_enabled",
+    "release",
     "release_pool",
     "set_versions",
     "storage_count",
@@ -94,6 +95,11 @@ def _newer_settings() -> tuple[Any, ...]:
 # How many modes of Python's dispatch are active, and whether a profiler is.
 dispatch_mode_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
 profiler_enabled: Callable[[], bool] = torch._C._autograd._profiler_enabled
+
+
+def release() -> str:
+    """The release of torch, which a program's file names."""
+    return str(torch.__version__)
 
 
 def keep_busy(cycles: int) -> None:

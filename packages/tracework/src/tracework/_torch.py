@@ -100,6 +100,11 @@ def _is_torchs_own(target: Any) -> bool:
     return getattr(target, "__module__", None) in ("_operator", "math", "torch")
 
 
+def is_operator(target: Any) -> bool:
+    """Whether it is an operator of torch or of a library, with its overload."""
+    return isinstance(target, torch._ops.OpOverload)
+
+
 def operator_names(gm: torch.fx.GraphModule) -> frozenset[str]:
     """The operators of a graph, as "aten::mm"."""
     targets = [node.target for node in gm.graph.nodes if node.op == "call_function"]

@@ -25,6 +25,7 @@ from tracework_aotautograd import functional_graph, functional_module
 from tracework_capture.graph.text import parse_captured, print_captured
 from tracework_primops import PrimError, PrimGraph, SizeSpec, TensorSpec, parse_graph
 
+from . import _torch
 from ._version import __version__
 from .errors import CompileError, InvalidArgument, TraceworkError
 from .options import OPTION_NAMES, Options
@@ -168,7 +169,7 @@ class Case:
 
 
 def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), "torch": torch.__version__, "tracework": __version__}
+    return {"python": platform.python_version(), "torch": _torch.release(), "tracework": __version__}
 
 
 def _modes() -> dict[str, Any]:

@@ -50,6 +50,7 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
         ("tracework.runtime.cache", "tracework.capture.stored"),
         "damaged and missing entries, frames that an entry of another process serves, and why others are not kept",
     ),
+    "carrying": (("tracework.whole",), "entries that a program carried away does not have, and why"),
     "cudagraphs": (("tracework.runtime.cudagraph",), "recordings, and why there is none"),
     "timing": (("tracework.timing",), "time spent in each stage"),
 }

@@ -29,7 +29,7 @@ from tracework_runtime.program.program import Contents
 from tracework_runtime.program.target import facts_of_machine
 from tracework_runtime.program.weights import described
 
-from . import passes
+from . import _torch, passes
 from .assemble import GraphCompiler, Stage, aot_options
 from .compiled_module import entry_function
 from .entry_store import check_compiler, runtime_options
@@ -580,7 +580,7 @@ class _Call:
         return {"kind": info.kind.value, "slot": info.slot, "steps": steps, "constant": constant}
 
     def _step(self, step: Any) -> dict[str, Any]:
-        if step.data is not None or not isinstance(step.target, torch._ops.OpOverload):
+        if step.data is not None or not _torch.is_operator(step.target):
             raise values.NotData(f"a view that is made by {step.target}")
 
         def leaf(value: Any, path: Where) -> Any:
@@ -624,10 +624,13 @@ def _symbol_sources(table: Any) -> dict[str, Any]:
 
 def _is_installed(file: str) -> bool:
     """Whether a file is of Python or of an installed package, whose variables count as code."""
-    return file.startswith("<frozen") or str(Path(file).absolute()).startswith(_INSTALLED)
+    path = Path(file).absolute()
+    return file.startswith("<frozen") or str(path).startswith(_OF_PYTHON) or not _INSTALLED.isdisjoint(path.parts)
 
 
-_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_OF_PYTHON = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages, in whatever environment they are."""
 
 
 def _is_of_program(namespace: Any) -> bool:

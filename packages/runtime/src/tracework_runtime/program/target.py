@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tracework_runtime import container
+from tracework_runtime import _torch, container
 from tracework_runtime._version import __version__
 from tracework_runtime.device import cpu, cuda
 
@@ -27,7 +27,7 @@ def facts_of_machine(devices: Iterable[str]) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "tracework": __version__,
         "format": container.FORMAT,
-        "torch": _minor(torch.__version__),
+        "torch": _minor(_torch.release()),
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),

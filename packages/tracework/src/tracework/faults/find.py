@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import torch
 import tracework_inductor as inductor
 import tracework_primops as primops
 from torch import fx
 from tracework_primops.graph.text import print_target
 
+from .. import _torch
 from ..cases import Case, CaseError
 from .program import Program, is_part
 from .trial import STAGES, Failure, Trial
@@ -109,7 +109,7 @@ def described(node: fx.Node | None) -> str:
     if node is None:
         return ""
     target: Any = node.target
-    known = isinstance(target, (str, primops.Op, torch._ops.OpOverload))
+    known = isinstance(target, (str, primops.Op)) or _torch.is_operator(target)
     return f"{print_target(target) if known else target.__name__} (%{node.name})"
 
 
