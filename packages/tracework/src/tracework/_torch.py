@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -45,6 +46,11 @@ class _Call:
 def negated_view(x: torch.Tensor) -> torch.Tensor:
     """A view that is negated when it is read, or no longer is."""
     return torch._neg_view(x)
+
+
+def below_autograd() -> AbstractContextManager[object]:
+    """Guard under which autograd does not see what is done to a tensor."""
+    return torch._C._AutoDispatchBelowAutograd()
 
 
 def below_views(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any]:

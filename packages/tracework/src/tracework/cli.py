@@ -6,6 +6,7 @@ bisect | minify.
 
 from __future__ import annotations
 
+import os
 import platform
 import warnings
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ._version import __version__
-from .errors import TraceworkError
+from .errors import InvalidArgument, TraceworkError
 from .run import run as become
 from .run import run_dumping
 
@@ -62,12 +63,20 @@ def report(
     from .reporting import Report
     from .script import run_script
 
-    found = Report(" ".join(program), output, profile)
+    try:
+        found, process = Report(" ".join(program), output, profile), os.getpid()
+    except InvalidArgument as error:
+        _say(error)
+        raise typer.Exit(2) from error
     try:
         with found:
             code = run_script(program)
-    finally:  # a program that fails has compiled something, too
-        console.print(Text(str(found)), soft_wrap=True)
+    except OSError as error:  # the page is not written; the program's own errors are told before
+        _say(error)
+        code = 1
+    finally:  # a program that is stopped has compiled something, too
+        if os.getpid() == process:  # not a fork of it
+            console.print(Text(str(found)), soft_wrap=True)
     raise typer.Exit(code)
 
 
@@ -81,15 +90,17 @@ def profile_command(
     from .reports.recorder import Recorder
     from .script import run_script
 
+    file, process = Path(output).absolute() if output else None, os.getpid()
     recorder = Recorder()
     recorder.start()
     try:
         code = run_script(program)
     finally:
         recorder.stop()
-        console.print(drawn(recorder.spans), soft_wrap=True)
-        if output:
-            Path(output).write_text(perfetto(recorder.spans))
+        if os.getpid() == process:  # not a fork of it
+            console.print(drawn(recorder.spans), soft_wrap=True)
+            if file is not None:
+                file.write_text(perfetto(recorder.spans), encoding="utf-8")
     raise typer.Exit(code)
 
 

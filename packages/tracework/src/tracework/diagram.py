@@ -106,9 +106,9 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def svg(picture: Picture) -> str:
+def svg(picture: Picture, tip: str = "tip") -> str:
     """An SVG: a row of boxes for each depth, arrows from top to bottom, around the boxes of rows that they pass; the whole text of a box is its
-    title."""
+    title. tip: a name that nothing else in the page has."""
     middles, ways = _places(picture)
     width = max((x for x in middles.values()), default=0) + WIDTH // 2 + GAP
     height = (max((box.row for box in picture.boxes.values()), default=0) + 1) * ROW
@@ -116,14 +116,14 @@ def svg(picture: Picture) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}"'
         ' font-family="Helvetica, Arial, sans-serif" font-size="11" role="img" aria-label="kernels and what goes between them">',
         f"<style>{_style()}</style>",
-        '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto"><path class="tip" d="M0,0 L7,3 L0,6 z"/>'
+        f'<defs><marker id="{tip}" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto"><path class="tip" d="M0,0 L7,3 L0,6 z"/>'
         "</marker></defs>",
     ]
     for (first, second, what), passing in zip(picture.arrows, ways, strict=True):
         rows = range(picture.boxes[first].row, picture.boxes[second].row + 1)
         xs = [middles[first], *(middles[name] for name in passing), middles[second]]
         parts.append(
-            f'<path class="arrow" marker-end="url(#tip)" d="{_curve(xs, rows)}"><title>{html.escape(what)}</title></path>'
+            f'<path class="arrow" marker-end="url(#{tip})" d="{_curve(xs, rows)}"><title>{html.escape(what)}</title></path>'
         )
     for box in picture.boxes.values():
         drawn = _box(box, middles[box.name] - WIDTH / 2, box.row * ROW + GAP)

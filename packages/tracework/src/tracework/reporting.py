@@ -9,12 +9,13 @@ import json
 import os
 import time
 import types
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from . import api
-from .errors import NotCallable
+from .errors import InvalidArgument, NotCallable
 from .explanation import uncompiled_form
 
 CALLS = 20
@@ -32,33 +33,45 @@ class Report:
         from .reports.recorder import Recorder
 
         self.result: Any = None
-        self._what, self._file = what, Path(file) if file is not None else None
+        self._what, self._file = what, Path(file).absolute() if file is not None else None  # wherever the block goes
         self._recorder = Recorder(profile)
         self._found: dict[str, Any] | None = None
+        self._process: int | None = None
+        if self._file is not None and not os.access(self._file.parent, os.W_OK | os.X_OK):  # known before what may take hours
+            raise InvalidArgument(f"report: {self._file} cannot be written. Give a file in a folder that can.")
 
     def __enter__(self) -> Report:
-        self._found = None
+        self._found, self._process = None, os.getpid()
         self._recorder.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None:
         self._recorder.stop()
-        if self._file is not None:
+        own, self._process = self._process == os.getpid(), None
+        if self._file is None or not own:  # a fork of the process that ends its block, too, has nothing to say
+            return
+        try:
             self.save(self._file)
+        except OSError as failure:
+            if error is None:
+                raise
+            warnings.warn(f"report: {failure}", RuntimeWarning, stacklevel=2)  # what the block raises is more
 
     def json(self) -> dict[str, Any]:
         """Plain data of a stable schema, which docs/guides/reports.md describes."""
         from .reports.document import document
 
-        if self._found is None:
-            self._found = document(self._recorder, self._what)
-        return self._found
+        if self._found is not None:
+            return self._found
+        found = document(self._recorder, self._what)
+        self._found = found if self._process is None else None  # in its block there is more to come
+        return found
 
     def save(self, file: str | os.PathLike[str]) -> Path:
         """Writes the page; a name that ends in .json gets the data instead."""
         from .reports.page import page
 
-        path = Path(file)
+        path = Path(file).absolute()
         found = self.json()
         path.write_text(json.dumps(found, indent=1) if path.suffix == ".json" else page(found), encoding="utf-8")
         self._file = path
@@ -82,7 +95,7 @@ def report(target: Any = None, *, profile: bool = False, **arguments: Any) -> An
             so for each of them, also after the block, and is not recorded as a CUDA graph; `report(f, profile=True)` calls f up to twenty times.
         arguments: compile()'s, with which f is compiled.
 
-    Raises NotCallable for another target.
+    Raises NotCallable for another target; the block InvalidArgument where its file cannot be written.
     """
     if target is None or isinstance(target, (str, os.PathLike)):
         if arguments:

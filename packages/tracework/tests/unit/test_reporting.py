@@ -149,3 +149,23 @@ def test_open_sizes_are_counted_for_those_of_the_first_call():
     ((step,),) = [each["kernels"] for each in found["compiled"]]
     assert step["bytes"] == 2 * 30 * 4 and step["flops"] == 30 and "s" in step["bytes_of_sizes"] and step["us"] > 0
     assert found["compiled"][0]["memory"] == {"steps": [120], "one_by_one": [120]}
+
+
+def test_a_report_that_is_looked_at_in_its_block_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with tracework.report("<b>.html") as found:
+        tracework.compile(lambda x: x + 1)(torch.ones(3))
+        assert found.json()["summary"]["graphs"] == 1
+        monkeypatch.chdir("elsewhere")
+        tracework.compile(lambda x: x + 2)(torch.ones(3))
+    assert found.json()["summary"]["graphs"] == 2 and max(map(len, str(found).split("\n")[:-1])) <= 120
+    names = re.findall(' id="([^"]*)"', (tmp_path / "<b>.html").read_text())
+    assert len(names) == len({*names}) > 4
+
+
+def test_what_a_block_raises_is_more_than_a_page_that_cannot_be_written(tmp_path):
+    with pytest.warns(RuntimeWarning, match="report: "), pytest.raises(KeyError), tracework.report(tmp_path):
+        raise KeyError
+    with pytest.raises(tracework.InvalidArgument, match="cannot be written"):
+        tracework.report(tmp_path / "no" / "r.html")

@@ -79,7 +79,7 @@ class MemoryPlanner:
         allocate: list[str] = []
         reuse: list[tuple[str, str]] = []
         dying = [b for b in sorted(kernel.reads) if self._dies(b, n)]
-        for name in sorted(kernel.writes):
+        for name in sorted(kernel.writes, key=lambda b: (b not in kernel.reads, b)):  # what may be taken is made first
             if not self._owned(name) or name in self.made:
                 continue
             self.made.add(name)
@@ -110,7 +110,7 @@ class MemoryPlanner:
         freed = [] if self.placed and placeable(self.program, name, self.placed) else self.free_list
         for pool in (dying if not isinstance(kernel, ExternKernel) else [], freed):
             for old in pool:
-                if self._fits(name, old) and (pool is freed or self._in_place(kernel, name, old)):
+                if self._fits(name, old) and (pool is freed or old in self.made and self._in_place(kernel, name, old)):
                     pool.remove(old)
                     return old
         return None

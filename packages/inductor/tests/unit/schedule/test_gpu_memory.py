@@ -1,11 +1,13 @@
 """What a GPU keeps in memory: planned from specs alone, without a GPU."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from prim_programs import build
 from tracework_inductor import InductorOptions, lower, schedule
 from tracework_inductor.codegen.triton import TritonRenderer
-from tracework_inductor.schedule import workspace
+from tracework_inductor.schedule import memory, workspace
 from tracework_inductor.schedule.memory import MemoryPlanner
 from tracework_inductor.schedule.plan import LoopKernel, Workspace
 from tracework_primops import prims
@@ -127,3 +129,19 @@ def test_shared_values_of_many_tensors_are_stored():
     stored = plan_of(program, *[(256, 256)] * 4, dtype=torch.float32)
     sizes = [len(k.reads) for k in stored.kernels if isinstance(k, LoopKernel)]
     assert max(sizes) == 3 and sum(sizes) <= 5
+
+
+def test_what_a_kernel_takes_in_place_is_made_before(monkeypatch):
+    """A kernel that takes an operand's memory for what it makes and reads again, and that for a result whose name comes first."""
+    layout = SimpleNamespace(device=torch.device("cpu"), dtype=torch.float32, elements=lambda: 8)
+    buffers = {name: SimpleNamespace(kind="computed", layout=layout) for name in ("buf7", "buf9", "buf10")}
+    monkeypatch.setattr(memory, "alias_root", lambda known, name: name)
+    monkeypatch.setattr(memory, "output_buffers", lambda program: ["buf10"])
+    monkeypatch.setattr(memory, "read_buffers", lambda program, kernels: {*buffers})
+    monkeypatch.setattr(memory, "in_place", lambda kernel, new, old: (new, old) in {("buf9", "buf7"), ("buf10", "buf9")})
+    kernels = [
+        SimpleNamespace(reads=frozenset(), writes=frozenset({"buf7"})),
+        SimpleNamespace(reads=frozenset({"buf7", "buf9"}), writes=frozenset({"buf9", "buf10"})),
+    ]
+    plan = MemoryPlanner(SimpleNamespace(buffers=buffers), kernels, True).run()
+    assert plan.steps[1].reuse == (("buf9", "buf7"), ("buf10", "buf9"))

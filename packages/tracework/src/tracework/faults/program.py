@@ -109,6 +109,8 @@ class Program:
                 found[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
             else:
                 found[node] = call(node, found, symbols)
+                if self.level == "prim":
+                    found[node] = _laid_out(found[node], node.meta.get("spec"), symbols)
             kept[node] = as_leaf(found[node]) if copies else found[node]
             if drawn is not None and any(not torch.equal(a, b) for a, b in zip(before, _generators(), strict=True)):
                 drawn[node.name] = _wider_value(found[node])
@@ -210,6 +212,16 @@ def copied(values: Sequence[Any]) -> list[Any]:
             made = made.conj() if plain.is_conj() else made
         found.append(made.requires_grad_(value.requires_grad))
     return found
+
+
+def _laid_out(value: Any, spec: Any, symbols: Mapping[Any, int]) -> Any:
+    """With the strides of its spec, which prims leave to it and kernels of the library rely on."""
+    if not isinstance(value, torch.Tensor) or not isinstance(spec, TensorSpec) or not value.numel():
+        return value
+    strides = tuple(s if isinstance(s, int) else s.evaluate(symbols) for s in spec.strides)
+    if value.stride() == strides:
+        return value
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def as_leaf(value: Any) -> Any:

@@ -96,7 +96,8 @@ def picture(each: Mapping[str, Any]) -> str:
     buffers = {name: (b["dtype"], b["sizes"]) for name, b in each["buffers"].items()}
     static = {each["inputs"][n] for n in each["static_inputs"]}
     link = f"#kernel{each['number']}-{{}}"
-    return diagram.svg(diagram.picture_of(each["kernels"], buffers, each["outputs"], each["inputs"], static, link))
+    found = diagram.picture_of(each["kernels"], buffers, each["outputs"], each["inputs"], static, link)
+    return diagram.svg(found, f"tip{each['number']}")
 
 
 def chart(ours: Sequence[int], others: Sequence[int]) -> str:

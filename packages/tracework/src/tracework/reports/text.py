@@ -66,7 +66,7 @@ def ten_lines(found: Mapping[str, Any], page: str = "") -> list[str]:
         f"graphs: {s['graphs']} ({s['operations']} operations), breaks: {s['breaks']}, recompiles: {s['recompiles']},"
         f" uncompiled: {s['uncompiled']}, guards: {s['guards']}"
     )
-    lines += [_short(line) for line in _trouble(found)]
+    lines += _trouble(found)
     lines.append(
         f"kernels: {s['kernels']} own, {s['library']} of the library; {size(s['bytes'])} moved, {operations(s['flops'])} computed"
     )
@@ -86,8 +86,7 @@ def ten_lines(found: Mapping[str, Any], page: str = "") -> list[str]:
         f"{name} {found['compile_time']['stages'][name]:.2f}" for name in STAGES if name in found["compile_time"]["stages"]
     )
     lines.append(f"compiled in {s['compile_seconds']:.2f} s: {stages or 'nothing was compiled'}")
-    lines += [f"page: {page}"] if page else []
-    return lines[:LINES]
+    return [*map(_short, lines), *([f"page: {page}"] if page else [])][:LINES]
 
 
 def _trouble(found: Mapping[str, Any]) -> list[str]:

@@ -47,6 +47,11 @@ def test_nothing_is_wrong(function):
     assert seen == ["functional", "primops", "inductor"]
 
 
+def test_kernels_that_rely_on_strides_and_keep_bytes_for_their_backward():
+    reports = tracework.diff(torch.nn.LSTM(4, 2, batch_first=True))(torch.randn(2, 3, 4))
+    assert [report.failure for report in reports] == [None]
+
+
 def test_what_eager_cannot_run():
     case = Case.of_prims("inference graph\n%x: f32[2] = input\n%y: f32[3] = input\n%add: f32[3] = add(%x, %y)\nreturn %add\n")
     with pytest.raises(CaseError, match="eager"):
