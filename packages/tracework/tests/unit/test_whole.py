@@ -311,24 +311,6 @@ def test_how_many_threads_there_are_is_not_fixed():
         torch.set_num_threads(before)
 
 
-WRONG = {
-    "takes a function, method": lambda: tracework.aot_compile(3, (x(),)),
-    "takes a tuple of arguments": lambda: tracework.aot_compile(torch.sin, x()),
-    "takes a dict of arguments": lambda: tracework.aot_compile(torch.sin, (x(),), [1]),
-    "do not fit .*missing a required argument": lambda: tracework.aot_compile(lambda x, y: x, (x(),)),
-    r"takes the pair \(args, kwargs\)": lambda: tracework.compile(torch.sin).aot_compile((x(),)),
-    "is for backend='inductor'": lambda: tracework.compile(torch.sin, backend="eager").aot_compile(((x(),), {})),
-    r"save\(\) takes what aot_compile\(\) or compile\(\) gave": lambda: tracework.save(torch.sin, "m.tw"),
-    "'beside' takes the name": lambda: tracework.save(tracework.aot_compile(torch.sin, (x(),)), io.BytesIO(), weights="beside"),
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_wrong_arguments(message):
-    with pytest.raises((tracework.InvalidArgument, tracework.NotCallable), match=message):
-        WRONG[message]()
-
-
 def test_the_names_of_torch_compile(tmp_path):
     net = Net().eval()
     compiled = tracework.compile(lambda x: x.sin() + 1, fullgraph=True).aot_compile(((x(),), {}))
