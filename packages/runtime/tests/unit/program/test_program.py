@@ -188,6 +188,12 @@ def flipped(name):
     return change
 
 
+def packed_otherwise(name):
+    data = bytearray(saved())
+    data[data.rindex(name.encode()) - 36] = 99  # the method in the list of members
+    return bytes(data)
+
+
 REFUSED = {
     "nothing": (lambda: b"", "no program of tracework, or cut short"),
     "something else": (lambda: b"some text", "no program of tracework, or cut short"),
@@ -209,6 +215,7 @@ REFUSED = {
     "a member more": (lambda: rewritten(lambda m: {"other": b""}), r"members that its manifest lists \(other\)"),
     "a member less": (lambda: rewritten(lambda m: {"weights.bin": None}), r"members that its manifest lists \(weights.bin\)"),
     "bytes that do not unpack": (lambda: saved().replace(b"PK\x03\x04", b"PK\x03\x05", 1), "is damaged"),
+    "weights in another packing": (lambda: packed_otherwise("weights.bin"), "member weights.bin is damaged"),
     "another torch": (lambda: saved(program(target={"torch": "1.9"})), "made for torch 1.9"),
     "another version": (lambda: saved(program(target={"tracework": "0.0.0"})), "version of tracework 0.0.0"),
     "another format": (lambda: saved(program(target={"format": 1})), "format of artifacts 1"),
