@@ -28,6 +28,7 @@ from ..protocol.keys import (
 from ..protocol.kinds import AbstractInstance
 from ..protocol.native import NativeValue
 from ..protocol.operators import call_dunder
+from ..protocol.pure import ordered_anew
 from ..protocol.record_keys import RecordKey
 from ..protocol.user_keys import UserKey, refuse_rebuilding_user_keys, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, Value, builtin_part
@@ -205,11 +206,17 @@ class SetValue(NativeValue):
         self.pin(frame)
         if self.order is None:
             return frame.break_graph("iterator_unsupported", "the order of a set of new objects, or of a set that was changed")
+        self.ask_order(frame)
         known = [self.members.get(key_of_existing(key)) for key in self.order]
         found = [member for member in known if member is not None]
         if len(found) < len(known):
             return frame.break_graph("iterator_unsupported", "the order of a set of objects that compare by their contents")
         return found
+
+    def ask_order(self, frame: Frame) -> None:
+        """Something depends on the order that the set has in this process."""
+        if self.order is not None and ordered_anew(self.order):
+            frame.memory.only_now = "the order of a set is another one in each process"
 
     def in_any_order(self) -> list[Value] | None:
         """The members, where they are ints or texts, of which no two are sorted alike; else None."""
@@ -437,6 +444,7 @@ def pop(frame: Frame, self: SetValue) -> Value:
         return frame.raise_new(KeyError, "pop from an empty set")
     if self.mutability is EXISTING or self.order is None:
         return frame.break_graph("call_unknown", "set.pop takes an arbitrary member")
+    self.ask_order(frame)
     native: Any = self.cls
     hashed = key_of_existing(native.pop(self.order))
     found = self.members[hashed]
