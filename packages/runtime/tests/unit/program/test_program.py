@@ -2,11 +2,13 @@
 
 import io
 import json
+import re
 import zipfile
 
 import pytest
 import torch
 from tracework_runtime import Artifact, InputError, LoadError, Program, ProgramFileError, load_program
+from tracework_runtime.program.checks import layout_advice
 from tracework_runtime.program.program import Contents
 from tracework_runtime.program.target import facts_of_machine
 from tracework_runtime.program.weights import described
@@ -224,6 +226,18 @@ REFUSED = {
     "another CPU": (lambda: saved(program(target={"instructions": ["avx1024"]})), "a CPU with avx1024"),
     "a GPU": (lambda: saved(program(target={"devices": ["cuda:0"], "capability": 10})), "torch sees none here|sm_10"),
 }
+
+
+@pytest.mark.parametrize(
+    "strides, advice",
+    {
+        (60, 20, 5, 1): r"call \.contiguous\(\)",
+        (60, 1, 15, 3): r"call \.contiguous\(memory_format=torch\.channels_last\)",
+        (0, 0, 0, 1): "call it with what it was compiled for",
+    }.items(),
+)
+def test_other_strides_are_asked_for(strides, advice):
+    assert re.match(advice, layout_advice((2, 3, 4, 5), tuple(enumerate(strides))))
 
 
 @pytest.mark.parametrize("case", REFUSED)
