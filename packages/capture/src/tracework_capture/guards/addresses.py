@@ -30,6 +30,7 @@ from ..weakly_held import there
 from .access import Scope, fetch
 from .classes import ClassLookups, SealedLookups, attributes_of, find, is_descriptor, module_of, special_names
 from .guard import Guard, TensorFacts
+from .kinds import same_constant
 from .store import NotPortable
 
 _PLAIN = (type(None), bool, int, str)
@@ -490,6 +491,10 @@ class Reader:
             payload = self.lookups(data)
         else:
             payload = self.value(data)
+        if kind == "STATE" and not same_constant(
+            self._at(source), payload
+        ):  # function modes count, though they are set aside here
+            raise Changed(f"{source} is another one")
         return Guard(kind, source, payload, origin)
 
     def _at(self, source: Source) -> Any:

@@ -2,6 +2,7 @@
 next one does. What the next one gives is always plain Python's."""
 
 import builtins
+import contextlib
 import importlib.util
 import itertools
 import sys
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import tracework_capture as capture
+from torch.overrides import TorchFunctionMode
 from tracework_capture.contracts import ENTRIES, RECIPE, SYMBOLIC_SIZES
 from tracework_capture.hook import compile_frame, stored
 
@@ -303,6 +305,19 @@ def test_objects_are_those_of_the_process(process: Process) -> None:
     for captures in (1, 0):
         module = process.start(text)
         assert process.call(module.refers, X)[1] is module.fixed and process.captures == captures
+
+
+class Passing(TorchFunctionMode):
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function(*args, **(kwargs or {}))
+
+
+def test_under_a_function_mode(process: Process, recwarn: pytest.WarningsRecorder) -> None:
+    for manager in contextlib.nullcontext(), Passing():
+        module = process.start()
+        with torch.no_grad(), manager:
+            assert torch.equal(process.call(module.run, X), module.run(X)) and process.captures
+    assert not [each for each in recwarn if issubclass(each.category, capture.UncompiledWarning)]
 
 
 def test_what_is_no_entry(process: Process) -> None:
