@@ -30,6 +30,7 @@ from ..weakly_held import there
 from .access import Scope, fetch
 from .classes import ClassLookups, SealedLookups, attributes_of, find, is_descriptor, module_of, special_names
 from .guard import Guard, TensorFacts
+from .kinds import same_constant
 from .store import NotPortable
 
 _PLAIN = (type(None), bool, int, str)
@@ -180,7 +181,7 @@ def address_of(obj: Any) -> list[Any]:
         if type(name) is str and sys.modules.get(name) is obj:
             return ["module", name]
     elif issubclass(kind, type):
-        return ["class", *_class_address(obj)]
+        return ["class", *_class_address(obj), *_members_of(obj)]
     elif kind is types.FunctionType:
         path = _path_to(obj, obj.__module__, obj.__qualname__) or _named_here(obj)
         if path is not None:
@@ -212,6 +213,12 @@ def _class_address(cls: type) -> tuple[str, str]:
                 return "types", name
         raise NotPortable(f"class {cls.__qualname__} has no address")
     return path
+
+
+def _members_of(cls: type) -> list[Any]:
+    """What an enumeration has members for, in their order: tracing takes them from the class. Raises NotPortable."""
+    members = attributes_of(cls).get("_member_map_") if issubclass(type(cls), enum.EnumMeta) else None
+    return [] if not members else [[name, member._name_, digest_of_attribute(member._value_)] for name, member in members.items()]
 
 
 def _path_to(obj: Any, module: Any, name: Any, bare: bool = False) -> tuple[str, str] | None:
@@ -484,6 +491,10 @@ class Reader:
             payload = self.lookups(data)
         else:
             payload = self.value(data)
+        if kind == "STATE" and not same_constant(
+            self._at(source), payload
+        ):  # function modes count, though they are set aside here
+            raise Changed(f"{source} is another one")
         return Guard(kind, source, payload, origin)
 
     def _at(self, source: Source) -> Any:

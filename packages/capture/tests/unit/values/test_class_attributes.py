@@ -500,3 +500,18 @@ def test_a_class_whose_order_of_bases_is_not_there_yet():
     assert len(graphs) == 2
     for cls in First, Second:
         assert compare_equal(compiled(cls, torch.ones(2)), known_of(cls, torch.ones(2)))
+
+
+def annotated(x):
+    return x * len(Annotated.__annotations__), Annotated.__annotations__ is Annotated.__annotations__
+
+
+class Annotated:
+    first: int
+
+
+def test_annotations_change(monkeypatch):
+    compiled = optimize(lambda gm, _: gm.forward)(annotated)
+    for added in ({}, {"second": int}):
+        monkeypatch.setattr(Annotated, "__annotations__", {"first": int, **added})
+        assert compare_equal(compiled(torch.ones(2)), annotated(torch.ones(2)))

@@ -72,6 +72,10 @@ def _umask() -> int:
     return mask
 
 
+_OF_DAMAGE = (zipfile.BadZipFile, OSError, EOFError, KeyError, ValueError, NotImplementedError, RuntimeError, zlib.error)
+"""What zipfile raises for a member whose bytes or header are not what was written."""
+
+
 def _signature(key: bytes, digest: bytes) -> str:
     return hmac.digest(key, digest, "sha256").hex()
 
@@ -84,7 +88,7 @@ class Archive:
         self._name = str(file) if isinstance(file, (str, os.PathLike)) else "the file"
         try:
             self._zip = zipfile.ZipFile(file)
-        except zipfile.BadZipFile as error:
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise self.refused(f"it is no program of tracework, or cut short ({error})", _AGAIN) from error
         names = self._zip.namelist()
         if MANIFEST not in names or SEAL not in names:
@@ -136,7 +140,7 @@ class Archive:
     def _bytes(self, name: str) -> bytes:
         try:
             return self._zip.read(name)
-        except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error) as error:
+        except _OF_DAMAGE as error:
             raise self.refused(f"its member {name} is damaged ({error})", _AGAIN) from error
 
     def member(self, name: str) -> bytes:
@@ -157,7 +161,7 @@ class Archive:
                         filled += count
                     digest.update(part[:filled])
                     size += filled
-        except (zipfile.BadZipFile, OSError, EOFError, KeyError, zlib.error) as error:
+        except _OF_DAMAGE as error:
             raise self.refused(f"its member {name} is damaged ({error})", _AGAIN) from error
         self._check(name, size, digest)
 

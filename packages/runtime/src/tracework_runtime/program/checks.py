@@ -212,6 +212,17 @@ def _refuse(what: str, advice: str = _ADVICE) -> NoReturn:
     raise InputError(what, advice=advice)
 
 
+def layout_advice(shape: Sequence[int], wanted: Sequence[tuple[int, int]]) -> str:
+    """What gives a tensor of this shape the strides that are wanted of it."""
+    formats = {4: ("channels_last",), 5: ("channels_last_3d",)}
+    for name in ("contiguous_format", *formats.get(len(shape), ())):
+        strides = torch.empty(shape, device="meta", memory_format=getattr(torch, name)).stride()
+        if all(strides[dim] == stride or shape[dim] < 2 for dim, stride in wanted):
+            named = "" if name == "contiguous_format" else f"memory_format=torch.{name}"
+            return f"call .contiguous({named}), or make the file again"
+    return _ADVICE
+
+
 def _module_check(name: str) -> Check:
     def check(value: Any) -> None:
         if not isinstance(value, torch.nn.Module):
@@ -246,7 +257,7 @@ def _tensor_check(facts: Mapping[str, Any], name: str, of_module: bool = False) 
             _refuse(f"{name}: sizes: expected {shown}, got {list(shape)}")
         given = x.stride()
         if any(given[dim] != stride and shape[dim] > 1 for dim, stride in wanted) and x.numel():
-            _refuse(f"{name}: strides: expected {tuple(strides)}, got {given}", "call .contiguous(), or make the file again")
+            _refuse(f"{name}: strides: expected {tuple(strides)}, got {given}", layout_advice(shape, wanted))
         if x.is_conj() or x.is_neg():
             _refuse(f"{name}: it is conjugated or negated when it is read", "call resolve_conj() or resolve_neg()")
 

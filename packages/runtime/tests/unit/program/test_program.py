@@ -2,11 +2,13 @@
 
 import io
 import json
+import re
 import zipfile
 
 import pytest
 import torch
 from tracework_runtime import Artifact, InputError, LoadError, Program, ProgramFileError, load_program
+from tracework_runtime.program.checks import layout_advice
 from tracework_runtime.program.program import Contents
 from tracework_runtime.program.target import facts_of_machine
 from tracework_runtime.program.weights import described
@@ -188,6 +190,12 @@ def flipped(name):
     return change
 
 
+def packed_otherwise(name):
+    data = bytearray(saved())
+    data[data.rindex(name.encode()) - 36] = 99  # the method in the list of members
+    return bytes(data)
+
+
 REFUSED = {
     "nothing": (lambda: b"", "no program of tracework, or cut short"),
     "something else": (lambda: b"some text", "no program of tracework, or cut short"),
@@ -209,6 +217,7 @@ REFUSED = {
     "a member more": (lambda: rewritten(lambda m: {"other": b""}), r"members that its manifest lists \(other\)"),
     "a member less": (lambda: rewritten(lambda m: {"weights.bin": None}), r"members that its manifest lists \(weights.bin\)"),
     "bytes that do not unpack": (lambda: saved().replace(b"PK\x03\x04", b"PK\x03\x05", 1), "is damaged"),
+    "weights in another packing": (lambda: packed_otherwise("weights.bin"), "member weights.bin is damaged"),
     "another torch": (lambda: saved(program(target={"torch": "1.9"})), "made for torch 1.9"),
     "another version": (lambda: saved(program(target={"tracework": "0.0.0"})), "version of tracework 0.0.0"),
     "another format": (lambda: saved(program(target={"format": 1})), "format of artifacts 1"),
@@ -217,6 +226,18 @@ REFUSED = {
     "another CPU": (lambda: saved(program(target={"instructions": ["avx1024"]})), "a CPU with avx1024"),
     "a GPU": (lambda: saved(program(target={"devices": ["cuda:0"], "capability": 10})), "torch sees none here|sm_10"),
 }
+
+
+@pytest.mark.parametrize(
+    "strides, advice",
+    {
+        (60, 20, 5, 1): r"call \.contiguous\(\)",
+        (60, 1, 15, 3): r"call \.contiguous\(memory_format=torch\.channels_last\)",
+        (0, 0, 0, 1): "call it with what it was compiled for",
+    }.items(),
+)
+def test_other_strides_are_asked_for(strides, advice):
+    assert re.match(advice, layout_advice((2, 3, 4, 5), tuple(enumerate(strides))))
 
 
 @pytest.mark.parametrize("case", REFUSED)

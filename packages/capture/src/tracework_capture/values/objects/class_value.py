@@ -241,9 +241,12 @@ class ClassValue(AbstractClass):
     def native_attribute(self, frame: Frame, static: Any, name: str) -> Value:
         """A getset of a metaclass."""
         try:
-            return literal(frame, getattr(self.cls, name))
+            found = getattr(self.cls, name)
         except AttributeError as error:
             return frame.raise_new(AttributeError, *error.args)
+        if type(found) is dict and self.mutability is not NEW:  # of annotations, which may be changed
+            return frame.wrap(found, Attr(Const(self.cls, self.cls.__name__), name))
+        return literal(frame, found)
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         setter, _ = lookup_class(type(self.cls), "__setattr__")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...code_origin import is_installed
 from ...graph.replaced import identity_observed
-from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
+from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, module_of, resolution_order
 from ...signals import let_through
 from ...sources import Const
 from ..number.deferred import DeferredValue, place_here
@@ -63,6 +63,7 @@ def isinstance_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
     classes = classes_of(frame, args[1])
     found = known_relation(frame, is_instance, args[0], classes)
     resolution_order(args[0].python_type())
+    note_registered(frame, args[0].python_type(), classes)
     if not found.constant():
         guard_unrelated(frame, args, args[0].python_type(), classes)
     guard_members(frame, args[0], classes)
@@ -84,6 +85,21 @@ def guard_unrelated(frame: Frame, args: list[Value], kind: type, classes: Any) -
         asks_registry = getattr(type(cls), "__subclasscheck__", None) is abc.ABCMeta.__subclasscheck__
         if asks_registry and not any(may_be_local_class(a, c) for a, c in zip(args, (kind, cls))):
             frame.guard("NOT_SUBCLASS", Const(cls, cls.__qualname__), kind)
+
+
+def note_registered(frame: Frame, kind: Any, classes: Any) -> None:
+    """That a class is registered with an abstract one says nothing of what another process registers."""
+    for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
+        asks_registry = getattr(type(cls), "__subclasscheck__", None) is abc.ABCMeta.__subclasscheck__
+        if not asks_registry or not isinstance(kind, type) or getattr(cls, "_is_protocol", False):
+            continue
+        by_python = module_of(cls) in PYTHON_MODULES and (module_of(kind) in PYTHON_MODULES or cls.__subclasshook__(kind) is True)
+        if not by_python and not any(base is cls for base in resolution_order(kind)) and issubclass(kind, cls):
+            frame.memory.only_now = f"{kind.__qualname__} is registered with {cls.__qualname__}"
+
+
+PYTHON_MODULES = frozenset({"builtins", "collections", "collections.abc", "numbers", "types"})
+"""Where the abstract classes of Python and those that it registers with them are."""
 
 
 def may_be_local_class(value: Value, cls: type) -> bool:
@@ -156,6 +172,7 @@ def issubclass_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
     found = known_relation(frame, issubclass, kind, classes)
     if isinstance(kind, type):
         resolution_order(kind)
+    note_registered(frame, kind, classes)
     if not found.constant():
         guard_unrelated(frame, args, kind, classes)
     return found
@@ -211,6 +228,7 @@ def id_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         found = args[0].real()
         frame.guard("IDENTITY", args[0].source, found)
     if found is not None:
+        frame.memory.only_now = "id() is another number in each process"
         return ConstantValue(id(found))
     if not isinstance(args[0], AbstractTensor) and args[0].mutability is not NEW or place in frame.plan.learnt.read_while_tracing:
         return frame.break_graph("builtin_unsupported", f"id() of {args[0].describe()}")

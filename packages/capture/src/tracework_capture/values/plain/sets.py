@@ -28,6 +28,7 @@ from ..protocol.keys import (
 from ..protocol.kinds import AbstractInstance
 from ..protocol.native import NativeValue
 from ..protocol.operators import call_dunder
+from ..protocol.pure import ordered_anew
 from ..protocol.record_keys import RecordKey
 from ..protocol.user_keys import UserKey, refuse_rebuilding_user_keys, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, Value, builtin_part
@@ -154,7 +155,7 @@ class SetValue(NativeValue):
         steps: tuple[Step, ...] | None = None,
     ) -> None:
         super().__init__(source)
-        self.cls = cls
+        self.cls, self.memory = cls, frame.memory
         self.members: dict[Hashable, Value] = {}
         self.structure = 0  # counts changes, for the iterators
         self.unidentified: dict[int, Value] = {}  # the input tensors that are, or were, in it, where no guard says which they are
@@ -205,11 +206,17 @@ class SetValue(NativeValue):
         self.pin(frame)
         if self.order is None:
             return frame.break_graph("iterator_unsupported", "the order of a set of new objects, or of a set that was changed")
+        self.ask_order()
         known = [self.members.get(key_of_existing(key)) for key in self.order]
         found = [member for member in known if member is not None]
         if len(found) < len(known):
             return frame.break_graph("iterator_unsupported", "the order of a set of objects that compare by their contents")
         return found
+
+    def ask_order(self) -> None:
+        """Something depends on the order that sets of these members have in this process."""
+        if len(self.members) > 1 and (self.order is None or ordered_anew(self.order)):
+            self.memory.only_now = "the order of a set is another one in each process"
 
     def in_any_order(self) -> list[Value] | None:
         """The members, where they are ints or texts, of which no two are sorted alike; else None."""
@@ -297,6 +304,7 @@ class SetValue(NativeValue):
 
     def reload(self, emit: Emitter) -> str:
         refuse_rebuilding_user_keys(self.members)
+        self.ask_order()  # the calls that make it are chosen, and their arguments ordered, by that of this process
         steps: tuple[Step, ...] = (Step("", self.members, "list"),)
         if self.unidentified or of_a_changed_set(self.steps) is not None:
             return text_of_steps(emit, self.cls, self.steps)
@@ -316,6 +324,7 @@ class SetValue(NativeValue):
         lost = of_a_changed_set(self.steps)
         if lost is not None:
             raise lost.unknown_order()
+        self.ask_order()
         members = f"[{', '.join(map(emit.load, self.members.values()))}]"
         if self.order is not None and list(set(map(real_key, self.members))) != list(self.order):
             members = self.reload(emit)
@@ -326,6 +335,8 @@ class SetValue(NativeValue):
     def replay(self, emit: Emitter) -> None:
         """Does to the existing set what the program does to it."""
         name = emit.temp(emit.source(self.source))
+        if any(step.form not in ("item", "nothing") for step in self.steps):
+            self.ask_order()
         for step in self.steps:
             emit.line(f"{emit.const(set)}.{step.name}({', '.join(filter(None, (name, step.text(emit, name))))})")
 
@@ -437,6 +448,7 @@ def pop(frame: Frame, self: SetValue) -> Value:
         return frame.raise_new(KeyError, "pop from an empty set")
     if self.mutability is EXISTING or self.order is None:
         return frame.break_graph("call_unknown", "set.pop takes an arbitrary member")
+    self.ask_order()
     native: Any = self.cls
     hashed = key_of_existing(native.pop(self.order))
     found = self.members[hashed]

@@ -29,7 +29,7 @@ from .iteration import iterate_all
 from .kinds import AbstractInstance, holds_own_instance
 from .make import make
 from .program_code import check_frame_hooks
-from .pure import reads_locale
+from .pure import may_differ_elsewhere, reads_locale
 from .registry import Registry
 from .special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
 from .value import Emitter, Frame, Value
@@ -290,10 +290,13 @@ def fold_plain(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: An
     if reads_locale(fn, args):
         frame.guards.state("locale", current_locale(), frame.user_location())
     try:
-        return fn(*args, **kwargs)
+        found = fn(*args, **kwargs)
     except Exception as error:
         let_through(error)
         return raise_python(frame, error)
+    if may_differ_elsewhere(fn, args, found):
+        frame.memory.only_now = f"what {getattr(fn, '__name__', fn)} gives is another thing in each process"
+    return found
 
 
 def called_there(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -13,6 +13,7 @@ import operator
 import re
 import struct
 import types
+from collections.abc import Collection
 from typing import Any
 
 MODULES = (math, cmath, operator, struct, binascii)
@@ -62,3 +63,33 @@ def reads_locale(function: Any, args: tuple[Any, ...]) -> bool:
 
 _MAY_HAVE_CODE_N = re.compile(r":[^}]*[n{]")
 """In a template: a specification with an n, or with a field of its own."""
+
+
+def may_differ_elsewhere(function: Any, args: tuple[Any, ...], found: Any) -> bool:
+    """Whether what a function of C gave of constants follows from where objects lie or from how texts are hashed, which is another thing
+    in each process: hashes and identities, the order of a set, and texts with an address."""
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    given = args if owner is None or isinstance(owner, types.ModuleType) else (owner, *args)
+    if name in ("hash", "__hash__"):
+        return any(map(is_hashed_anew, given))
+    return name == "id" or any(map(_has_any_order, given)) or type(found) is str and " at 0x" in found
+
+
+def is_hashed_anew(constant: Any) -> bool:
+    """Whether each process has another hash for it: all but numbers do, or may."""
+    if type(constant) in (tuple, frozenset):
+        return any(map(is_hashed_anew, constant))
+    return type(constant) not in (bool, int, float, complex) or constant != constant
+
+
+def ordered_anew(members: Collection[Any]) -> bool:
+    """Whether each process may iterate over a set of these in another order."""
+    return len(members) > 1 and any(map(is_hashed_anew, members))
+
+
+def _has_any_order(constant: Any) -> bool:
+    kind = type(constant)
+    if kind in (set, frozenset):
+        return ordered_anew(constant) or any(map(_has_any_order, constant))
+    parts = constant.values() if kind is dict else constant if kind in (tuple, list) else ()
+    return any(map(_has_any_order, parts))
