@@ -66,8 +66,8 @@ def test_what_is_kept_for_columns_lies_beside_what_is_kept_for_the_next(monkeypa
         return tuple(y for one in found for y in (one if isinstance(one, tuple) else (one,)))
 
     artifact = check(fn, w, *xs, rtol=1e-5, atol=1e-5)
-    assert len(artifact.kernels) == 6
-    assert artifact.kernels[0].source.count("xb += 64") == 6
+    assert len(artifact.kernels) == 5  # the two gradients read one factor
+    assert artifact.kernels[0].source.count("xb += 64") == 5
     assert artifact.kernels[0].source.count("tw_stream(&") == 3
 
 
