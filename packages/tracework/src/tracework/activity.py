@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 log = logging.getLogger("tracework.timing")
 MODULES = os.path.join(os.path.dirname(__file__), "compiled_module.py")
@@ -46,6 +46,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 _collectors: list[defaultdict[str, float]] = []
 Ended = Callable[["Span"], None]
+_Item = TypeVar("_Item")
 _watchers: list[Ended] = []
 
 
@@ -62,13 +63,20 @@ class Span:
 
 
 @contextlib.contextmanager
-def watched(ended: Ended) -> Iterator[None]:
-    """`ended` is called with each stage that ends in the block, by any thread."""
-    _watchers.append(ended)
+def _among(listed: list[_Item], item: _Item) -> Iterator[None]:
+    """The item is in the list in the block; of equal ones it is this one that leaves."""
+    listed.append(item)
     try:
         yield
     finally:
-        _watchers[:] = [each for each in _watchers if each is not ended]
+        listed[:] = [each for each in listed if each is not item]
+
+
+@contextlib.contextmanager
+def watched(ended: Ended) -> Iterator[None]:
+    """`ended` is called with each stage that ends in the block, by any thread."""
+    with _among(_watchers, ended):
+        yield
 
 
 def compiling() -> str:
@@ -80,11 +88,8 @@ def compiling() -> str:
 def collected() -> Iterator[Mapping[str, float]]:
     """The seconds that each stage takes by itself, in any thread, in the block."""
     seconds: defaultdict[str, float] = defaultdict(float)
-    _collectors.append(seconds)
-    try:
+    with _among(_collectors, seconds):
         yield seconds
-    finally:
-        _collectors[:] = [each for each in _collectors if each is not seconds]
 
 
 @contextlib.contextmanager

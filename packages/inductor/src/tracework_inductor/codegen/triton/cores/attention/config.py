@@ -68,12 +68,11 @@ class Tables:
 
     def row(self, dtype: torch.dtype, width: int, device: torch.device, as_it_is: bool = False) -> Row:
         """For operands of this dtype and width on a device."""
-        has_groups = has_warp_groups(device.index or 0)
-        table = self.wide if dtype == torch.float32 else self.halves if has_groups else self.in_registers
+        halves = self.halves if has_warp_groups(device.index or 0) else self.in_registers
+        table = self.wide if dtype == torch.float32 else halves
         up_to = next(w for w in table if width <= w)
-        if as_it_is and has_groups and dtype != torch.float32:
-            return Row(*self.as_it_is.get(up_to, table[up_to]))
-        return Row(*table[up_to])
+        instead = self.as_it_is if as_it_is and table is self.halves else {}
+        return Row(*instead.get(up_to, table[up_to]))
 
 
 TABLES = {
