@@ -58,7 +58,7 @@ def memory(tensor):
 
 
 class SlowEngine:
-    """host, device: seconds that every plain call takes; replay: that a replay takes both; kernel: 0 where copies are made one by one.
+    """host, device: seconds that every plain call takes; replay: of each replay, or of both; kernel: 0 where copies are made one by one.
 
     size: bytes of the device, all of them free."""
 
@@ -67,7 +67,8 @@ class SlowEngine:
 
     def __init__(self, host=1.0, device=0.5, replay=0.1, size=1 << 40, kernel=1):
         self.recorded = self.replayed = 0
-        self.plain_times, self.replay_time, self.size = (host, device), replay, size
+        self.plain_times, self.size = (host, device), size
+        self.replay_times = replay if isinstance(replay, tuple) else (replay, replay)
         self.current_stream, self.kernel = 7, kernel
 
     def capturing(self):
@@ -94,7 +95,7 @@ class SlowEngine:
     def time(self, call, device):
         replayed = self.replayed
         found = call()
-        return (found, *(self.plain_times if replayed == self.replayed else (self.replay_time, self.replay_time)))
+        return (found, *(self.plain_times if replayed == self.replayed else self.replay_times))
 
     def record(self, call, inputs, device, stream, draws, keeps):
         self.recorded += 1

@@ -11,6 +11,9 @@ DEVICE_BOUND = 2.0
 DEVICE_BOUND_UNASKED = 1.25
 LEAST_GAIN_UNASKED = 0.1
 """The part of a call's time that a recording saves which nobody asked for."""
+HOST_GAIN_UNASKED = 0.5
+"""Or so much of the host's time, at no loss of the device's: a call that waits for launches is rarely the only one in a step, and what the
+host is ahead by here, it launches the rest of the step in."""
 MEASURED_UNASKED = 3
 WON_UNASKED = 2
 """So many plain calls are measured, of which the fastest counts, and so many replays have to win."""
@@ -22,12 +25,13 @@ TRIES = 3
 class Gate:
     """What was measured for one combination of sizes.
 
-    asked: whether the program asked for recordings: else they have to win more, as they keep memory. plain: seconds of the fastest call
-    kernel by kernel, None before one was measured. refusal: why a recording does not pay.
+    asked: whether the program asked for recordings: else they have to win more, as they keep memory. plain, plain_host: seconds of the fastest
+    call kernel by kernel, and what the host needed in the least, None before one was measured. refusal: why a recording does not pay.
     """
 
     asked: bool = True
     plain: float | None = None
+    plain_host: float | None = None
     refusal: str = ""
     pays: bool = False
     _losses: int = 0
@@ -39,6 +43,7 @@ class Gate:
         """Takes the seconds that a call took the host and the device."""
         whole = max(host, device)
         self.plain = whole if self.plain is None else min(self.plain, whole)
+        self.plain_host = host if self.plain_host is None else min(self.plain_host, host)
         waits = device < (DEVICE_BOUND if self.asked else DEVICE_BOUND_UNASKED) * host
         self._measured += 1
         if not self.asked and waits and self._measured < MEASURED_UNASKED:
@@ -54,7 +59,7 @@ class Gate:
     def measured_replay(self, host: float, device: float) -> bool:
         """Takes a replay's; whether enough is known."""
         whole = max(host, device)
-        if self.plain is None or whole <= self.plain * (1 if self.asked else 1 - LEAST_GAIN_UNASKED):
+        if self._wins(host, whole):
             self._losses = 0
             self._won += 1
             return self.asked or self._won >= WON_UNASKED
@@ -64,6 +69,14 @@ class Gate:
         if self._losses >= TRIES:
             self.refusal = f"a replay takes {_ms(self._replay)}, its kernels alone {_ms(self.plain)}"
         return bool(self.refusal)
+
+    def _wins(self, host: float, whole: float) -> bool:
+        """Whether a replay that takes the host so long, and host or device so long, is to be preferred."""
+        if self.plain is None or self.plain_host is None:
+            return True
+        if self.asked or whole > self.plain:
+            return whole <= self.plain
+        return whole <= self.plain * (1 - LEAST_GAIN_UNASKED) or host <= self.plain_host * (1 - HOST_GAIN_UNASKED)
 
 
 def _ms(seconds: float) -> str:

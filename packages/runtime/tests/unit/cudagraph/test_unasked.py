@@ -49,6 +49,13 @@ def test_what_waits_for_the_host_is_replayed():
     assert made.graphed.engine.recorded == 1 and made.graphed.engine.replayed == 12 - FIRST
 
 
+def test_what_saves_the_host_its_time_is_replayed():
+    """Though the device takes as long, by a few percent: the host launches the next of the step in that time."""
+    made = recorded_where_it_pays(compiled(), engine=SlowEngine(host=1.0, device=1.1, replay=(0.1, 1.05)))
+    calls(made, torch.randn(4), 12)
+    assert made.graphed.engine.replayed == 12 - FIRST
+
+
 def test_results_are_the_programs_own():
     """So that they may be read on another stream after the program let go of them, as the allocator then knows."""
     made = recorded_where_it_pays(compiled(), engine=SlowEngine(host=1.0, device=1.0))
@@ -66,6 +73,7 @@ def test_results_are_the_programs_own():
     [
         (SlowEngine(host=1.0, device=1.5), "nothing is won"),
         (SlowEngine(host=1.0, device=1.0, replay=0.95), "a replay takes"),
+        (SlowEngine(host=1.0, device=1.0, replay=(0.1, 1.05)), "a replay takes"),
         (SlowEngine(host=1.0, device=1.0, size=1 << 10), "more than 5%"),
     ],
 )
