@@ -220,6 +220,8 @@ class GraphedFn:
         """A plain call that the gate hears of."""
         found, host, device = self.engine.time(lambda: self._plain(inputs, "measured"), self.segment.device)
         calls.gate.measured_plain(host, device)
+        if calls.gate.refusal:
+            log.info("%s is not recorded: %s", self.segment.name, calls.gate.refusal)
         return found
 
     def _replayed(self, calls: Calls, inputs: Inputs, stream: int) -> tuple[Any, ...] | str | Exception:
@@ -254,6 +256,9 @@ class GraphedFn:
                     FALLING_BACK["limit"],
                 )
             return "limit"
+        if not self.asked:
+            for recording in [one for one in calls.recordings if fixed.items() <= one.fixed.items()]:
+                calls.drop(recording)  # the new one does for its calls, too, and memory is dear
         dropped = held if self._copies_more(calls, held) else []
         recording_or_error = self._record(calls, inputs, fixed, stream)
         if not isinstance(recording_or_error, Recording):

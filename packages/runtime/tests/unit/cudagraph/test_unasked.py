@@ -71,7 +71,7 @@ def test_results_are_the_programs_own():
 @pytest.mark.parametrize(
     ("engine", "why"),
     [
-        (SlowEngine(host=1.0, device=1.5), "nothing is won"),
+        (SlowEngine(host=1.0, device=1.7), "nothing is won"),
         (SlowEngine(host=1.0, device=1.0, replay=0.95), "a replay takes"),
         (SlowEngine(host=1.0, device=1.0, replay=(0.1, 1.05)), "a replay takes"),
         (SlowEngine(host=1.0, device=1.0, size=1 << 10), "more than 5%"),
@@ -179,6 +179,16 @@ def test_a_helper_of_many_layers_is_not_recorded_again_and_again():
             x = torch.randn(4)
             assert torch.equal(made([w, x])[0], w * x)
     assert engine.recorded <= record.MOST_UNASKED
+
+
+def test_of_recordings_for_addresses_that_move_one_is_kept():
+    """Where saved values lie elsewhere at each step, each one had a recording, with a copy of most of them."""
+    made = recorded_where_it_pays(compiled(), engine=SlowEngine(host=1.0, device=1.0))
+    w, stays = torch.randn(4), torch.randn(4)
+    for _ in range(FIRST + 2):
+        made([w, stays])
+    calls(made, w, 6)
+    assert made.graphed.made == 2 and len(made.graphed.recordings) == 1 and made.graphed.replays >= 6
 
 
 def test_threads_may_call_it_with_sizes_of_their_own():
