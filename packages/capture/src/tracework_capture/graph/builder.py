@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import fx
-from tracework_primops import add_node
+from tracework_primops import FakeTensor, add_node
 
+from .._torch import torch_functions_off
 from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..signals import let_through
@@ -23,6 +24,7 @@ from .settings import guard_choices, with_defaults
 from .sizes import UnspecialisedNumbers, bind_sizes, expression_node
 from .specialised import specialised_tensor
 from .tensor_formulas import learn_formula, number_of_formula
+from .wrapped import Unwrap
 
 if TYPE_CHECKING:
     from ..values.protocol.kinds import AbstractTensor
@@ -63,6 +65,9 @@ class GraphBuilder:
         self.inputs: list[InputBinding] = []
         self.example_inputs: list[Any] = []
         self.aliased_inputs: set[str] = set()  # names of placeholders that stand for tensors of a subclass
+        self.taken_apart: list[
+            tuple[tuple[str, ...], Unwrap]
+        ] = []  # names of placeholders of the parts of one tensor, what gives them
         self.calls = 0  # operations on tensors: what makes the graph worth its call
         self.own_calls = 0  # those of the frame itself; what it calls may be captured without it
         self.draws: dict[str, Callable[[Any], Any]] = {}  # name of an input -> what draws it from the generator that is given
@@ -70,6 +75,7 @@ class GraphBuilder:
         self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
         self.freed_at = -1  # the step of the captured frame at which a backward first used a history up
         self.tensor_values: dict[int, Any] = {}  # id of a fake -> the value of its tensor (values/protocol/memory.py)
+        self.wrapper_values: dict[int, Any] = {}  # the same of tensors of wrapper subclasses, by id of their examples
         self.history_freed: Any = False  # or the same table, once a backward used a history up
         self._reads = self._raising = self._writing = self._drawing = 0
         self._by_tensor: dict[int, fx.Node] = {}
@@ -165,7 +171,7 @@ class GraphBuilder:
 
     def end(self) -> None:
         """The attempt is over: drops the user's objects."""
-        self.example_inputs, self.tensor_values = [], {}
+        self.example_inputs, self.tensor_values, self.wrapper_values = [], {}, {}
 
     # --- sizes ---------------------------------------------------------------------------------------------------
     def size_node(self, size: Any) -> Any:
@@ -275,12 +281,20 @@ class GraphBuilder:
             node.meta["draws"] = True
         if frame.plan.learnt.isolated:
             isolate_node(frame, node)
-        learn(node, example)
-        learn_formula(node, example)
+        if not self._meets_wrapper(node, example):
+            learn(node, example)
+            learn_formula(node, example)
         if self.fake_mode.reads != self._reads:
             self._reads, node.meta["data_dependent"] = self.fake_mode.reads, True
             bind_sizes(self, node, example)
         return self.wrap_result(frame, node, example)
+
+    def _meets_wrapper(self, node: fx.Node, example: Any) -> bool:
+        """Whether a tensor of a wrapper subclass is read or given: what its operators do, no table says."""
+        if isinstance(example, torch.Tensor) and not isinstance(example, FakeTensor):
+            return True
+        held = self.wrapper_values
+        return bool(held) and any(id(n.meta["example_value"]) in held for n in node.all_input_nodes)
 
     def run_on_fakes(self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> Any:
         """The call on example values; what fails there is a graph break, so plain Python gives the real error."""
@@ -288,7 +302,7 @@ class GraphBuilder:
         if self.symbols is not None:
             self.symbols.origin = frame.user_location()
         try:
-            with self.fake_mode:
+            with self.fake_mode, torch_functions_off():  # those of the program's classes were asked
                 if kind == "call_method":
                     return getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
                 return target(*fake_args, **fake_kwargs)

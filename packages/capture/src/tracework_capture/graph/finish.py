@@ -35,6 +35,7 @@ from .captured import BackendFailed, Captured, GraphCall, name_of, refuse_result
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
 from .replaced import check_replaced
 from .settings import end_autocast, left, refuse_open_managers, settings_written
+from .wrapped import Unwrap
 
 if TYPE_CHECKING:
     from ..values.protocol.value import Frame
@@ -217,6 +218,10 @@ def graph_call(
     changes |= {i: plain_alias for i, b in enumerate(frame.graph.inputs) if b.name in frame.graph.aliased_inputs}
     if changes:
         compiled = with_changed_inputs(compiled, tuple(changes.items()), boxed)
+    if frame.graph.taken_apart:
+        places = {binding.name: place for place, binding in enumerate(frame.graph.inputs)}
+        apart = tuple((tuple(places[name] for name in names), unwrap) for names, unwrap in frame.graph.taken_apart)
+        compiled = with_parts(compiled, apart, boxed)
     if frame.modes.modes_at_start:
         compiled = _torch.under_no_function_modes(compiled)  # they were asked while tracing
     if frame.modes.uses_dual_levels:
@@ -288,6 +293,19 @@ def with_changed_inputs(compiled: Any, places: tuple[tuple[int, Callable[[Any, A
         inputs = list(numbers)
         for place, change in places:
             inputs[place] = change(inputs[place], numbers)
+        return compiled(inputs) if boxed else compiled(*inputs)
+
+    return call
+
+
+def with_parts(compiled: Any, apart: tuple[tuple[tuple[int, ...], Unwrap], ...], boxed: bool) -> Any:
+    """Hands the parts of tensors of wrapper subclasses over, each at its place, where the tensor is given at all of them."""
+
+    def call(*given: Any) -> Any:
+        inputs = list(given[0] if boxed else given)
+        for places, unwrap in apart:
+            for place, part in zip(places, unwrap(inputs[places[0]]), strict=True):
+                inputs[place] = part
         return compiled(inputs) if boxed else compiled(*inputs)
 
     return call

@@ -310,4 +310,4 @@ def distinct_inputs(frame: Frame) -> tuple[Any, ...]:
     """Sources of the tensor inputs, which must stay different objects."""
     roles = ("size", "float", "computed", "rng")
     held = [b.source for b in frame.graph.inputs if b.role not in roles and type(b.source) is not Const]
-    return tuple(source.base if isinstance(source, ArrayTensor) else source for source in held)
+    return tuple(dict.fromkeys(source.base if isinstance(source, ArrayTensor) else source for source in held))

@@ -180,7 +180,7 @@ class FrameCallback:
             if hasattr(inside, "__code__"):
                 cache.skip(inside.__code__)
             return None  # not for good: all such wrappers share one code
-        if runs_what_is_compiled(code):
+        if code.co_name == "__torch_dispatch__" or runs_what_is_compiled(code):  # it runs below autograd, operator by operator
             cache.skip(code, recursive=True)
             return _C.SKIP
         if torch.compiler.is_exporting():

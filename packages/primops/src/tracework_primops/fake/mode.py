@@ -60,6 +60,9 @@ class FakeMode(_torch.TorchDispatchMode):
     def __torch_dispatch__(
         self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        for cls in types:
+            if cls is not FakeTensor:  # a wrapper around fakes: its own __torch_dispatch__ says which operators run on them
+                return NotImplemented
         return self.dispatch(func, args, kwargs or {})
 
     def dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

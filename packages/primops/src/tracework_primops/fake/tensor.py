@@ -48,6 +48,9 @@ class FakeTensor(torch.Tensor):
     def __torch_dispatch__(
         cls, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        for kind in types:
+            if kind is not cls:
+                return NotImplemented
         for a in args:
             if a.__class__ is FakeTensor:
                 return a.mode.dispatch(func, args, kwargs or {})

@@ -45,6 +45,9 @@ def construct(frame: Frame, class_val: AbstractClass, args: list[Value], kwargs:
         return make_namedtuple(frame, cls, args, kwargs)
     if module_of(cls) == "torch.return_types":
         return make_result(frame, cls, args, kwargs)
+    for base, (is_one, make) in MADE_IN_GRAPHS.items():
+        if issubclass(cls, base) and is_one(cls):
+            return make(frame, cls, args, kwargs)
     if not has_modelled_instances(cls):
         refuse_class(frame, cls)
     meta_call, owner = lookup_class(type(cls), "__call__")
@@ -55,6 +58,9 @@ def construct(frame: Frame, class_val: AbstractClass, args: list[Value], kwargs:
     return type_call(frame, class_val, args, kwargs)
 
 
+Make = Callable[[Frame, Any, list[Value], dict[str, Value]], Value]
+MADE_IN_GRAPHS: Registry[type, tuple[Callable[[type], bool], Make]] = Registry("MADE_IN_GRAPHS")
+"""Class of C -> whether the constructor of a class derived from it is called by the graph, and what records that call."""
 MODELLED_BASES: Registry[type, Callable[[type], bool]] = Registry("MODELLED_BASES")
 """Class of C, of storeys above -> whether instances of a class derived from it are modelled, when a `__new__` in Python makes them."""
 

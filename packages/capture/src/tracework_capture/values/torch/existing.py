@@ -10,6 +10,7 @@ import torch
 
 from ... import _C
 from ..._torch import CustomOpDef, OpOverload, OpOverloadPacket, disabled_torch_function, program_of_triton_operator
+from ...graph.wrapped import is_wrapper
 from ...guards.addresses import BREAKING
 from ...marks import Mark, mark_of
 from ...sources import Attr, Const, Source
@@ -26,6 +27,7 @@ from .module import ModuleValue
 from .opaque_tensor import foreign_tensor, why_foreign
 from .subclass import existing_subclass_tensor, is_traced
 from .tensor import existing_tensor
+from .wrapper_tensor import existing_wrapper_tensor
 
 
 @wraps(torch.Tensor, torch.nn.Parameter)
@@ -43,6 +45,8 @@ def wrap_tensor_subclass(frame: Frame, obj: Any, source: Source) -> Value:
         return wrap_tensor(frame, obj, source)
     if is_traced(cls):
         return existing_subclass_tensor(frame, obj, source)
+    if is_wrapper(cls) and why_foreign(obj) is None:
+        return existing_wrapper_tensor(frame, obj, source)
     return foreign_tensor(frame, obj, source, ("tensor_subclass", f"a {cls.__name__}"))
 
 

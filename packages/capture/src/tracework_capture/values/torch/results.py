@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import fx
@@ -17,13 +17,16 @@ from ..protocol.constant import ConstantValue
 from ..protocol.value import Frame, Value
 from .inference_tensors import refuse_misuse
 from .tensor import tensor_result
+from .wrapper_tensor import wrapper_result
 
 
 def wrap_result(frame: Frame, node: fx.Node, example: Any) -> Value:
     """The value of a node of the graph."""
     refuse_misuse(frame, node, example)
+    if isinstance(example, FakeTensor):
+        return tensor_result(frame, node, example)
     if isinstance(example, torch.Tensor):
-        return tensor_result(frame, node, cast("FakeTensor", example))
+        return wrapper_result(frame, node, example)
     if isinstance(example, (list, tuple)):
         items = []
         for index, item in enumerate(example):
