@@ -11,7 +11,7 @@ sys.path.insert(0, str(HERE))
 project = "tracework"
 author = "the authors of tracework"
 copyright = "the authors of tracework, BSD-3-Clause"
-extensions = ["myst_parser", "module_list"]
+extensions = ["myst_parser", "module_list", "generated"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "tests"]
 nitpicky = True
