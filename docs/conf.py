@@ -19,6 +19,8 @@ nitpicky = True
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 4
 
+smartquotes = False  # options begin with two dashes
+
 html_theme = "furo"
 html_title = "tracework"
 html_copy_source = False

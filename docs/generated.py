@@ -68,7 +68,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
         ("option", "type", "default", "meaning"),
         ((f"`{r.name}`", f"`{r.type}`", _default(r.default), r.doc) for r in OPTION_NAMES.values()),
     ),
-    "modes": lambda: as_table(("mode", "stands for the options"), ((f"`{mode}`", f"`{dict(row)}`") for mode, row in MODES.items())),
+    "modes": lambda: as_table(
+        ("mode", "stands for the options"), ((f"`{mode}`", f"`{dict(row)}`") for mode, row in MODES.items())
+    ),
     "variables": lambda: as_table(
         ("variable", "torch's names of it", "meaning"),
         ((f"`{name}`", ", ".join(f"`{other}`" for other in row.torchs), row.doc) for name, row in ENVIRONMENT.items()),
@@ -77,7 +79,10 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "commands": lambda: as_table(("command", "does"), commands(COMMANDS)),
     "breaks": lambda: as_table(
         ("id", "what", "what to do"),
-        ((f"[`{name}`](breaks/{name}.md)", row.what.replace("__", "\\_\\_"), row.cure.replace("__", "\\_\\_")) for name, row in BREAK_REASONS.items()),
+        (
+            (f"[`{name}`](breaks/{name}.md)", row.what.replace("__", "\\_\\_"), row.cure.replace("__", "\\_\\_"))
+            for name, row in BREAK_REASONS.items()
+        ),
     ),
 }
 
