@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.config import Config
 
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "README.md"
 BREAKS = Path(__file__).parent / "breaks"
 
 
@@ -53,6 +55,23 @@ def commands(group: TyperGroup, above: str = "tracework") -> Iterator[tuple[str,
         yield f"`{' '.join((above, name, *words))}`", " ".join((command.help or "").split())
 
 
+def measured(model: str) -> Iterator[tuple[str, ...]]:
+    """Of a model: machine, step, eager's time, what torch.compile and this compiler are over it, and their first calls."""
+    machine = step = ""
+    columns: list[str] = []
+    for line in RESULTS.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if re.match(r".*, torch \d", line):
+            machine = line.partition(", torch")[0]
+        elif line in ("Inference:", "Training:"):
+            step = line.rstrip(":").lower()
+        elif cells[0] == "model":
+            columns = cells
+        elif cells[0] == model and step:
+            row = dict(zip(columns, cells, strict=True))
+            yield (machine, step, *(row[name] for name in ("eager ms", "torch.compile", "tracework", "first call s")))
+
+
 def as_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """Markdown."""
     lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
@@ -77,6 +96,10 @@ TABLES: Mapping[str, Callable[[], str]] = {
     ),
     "logs": lambda: as_table(("log", "shows"), ((f"`{name}`", said) for name, (_, said) in LOGS.items())),
     "commands": lambda: as_table(("command", "does"), commands(COMMANDS)),
+    "gpt2": lambda: as_table(
+        ("machine", "step", "eager, ms", "torch.compile", "tracework", "first call, s: tracework, torch.compile"),
+        measured("gpt2"),
+    ),
     "breaks": lambda: as_table(
         ("id", "what", "what to do"),
         (
