@@ -69,7 +69,8 @@ def measured(model: str) -> Iterator[tuple[str, ...]]:
             columns = cells
         elif cells[0] == model and step:
             row = dict(zip(columns, cells, strict=True))
-            yield (machine, step, *(row[name] for name in ("eager ms", "torch.compile", "tracework", "first call s")))
+            calls = row["first call s"].replace("-, -", "not measured")
+            yield (machine, step, *(row[name] for name in ("eager ms", "torch.compile", "tracework")), calls)
 
 
 def as_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
