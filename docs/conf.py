@@ -11,13 +11,15 @@ sys.path.insert(0, str(HERE))
 project = "tracework"
 author = "the authors of tracework"
 copyright = "the authors of tracework, BSD-3-Clause"
-extensions = ["myst_parser", "module_list"]
+extensions = ["myst_parser", "module_list", "generated"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "tests"]
 nitpicky = True
 
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 4
+
+smartquotes = False  # options begin with two dashes
 
 html_theme = "furo"
 html_title = "tracework"

@@ -7,7 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 READMES = (ROOT / "README.md", *sorted((ROOT / "packages").glob("*/README.md")))
-PAGES = (ROOT / "CONTRIBUTING.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts))
+PAGES = (
+    ROOT / "CONTRIBUTING.md",
+    *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "breaks"} & {*p.relative_to(ROOT).parts}),
+)
+"""Without those that the site writes for itself: the tests of break_pages run what is on them."""
 DOCUMENTS = (*READMES, *PAGES)
 
 _FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)

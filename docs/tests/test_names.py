@@ -9,11 +9,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
+from tracework.cli import app
 from tracework.config import ENVIRONMENT
 from tracework.logs import LOGS
 from tracework.where import places
 
-from docs.tests.documents import PAGES, ROOT, code_spans, name_of
+from docs.tests.documents import DOCUMENTS, PAGES, ROOT, code_spans, name_of
 
 PACKAGES = tuple(sorted(p.name for p in (ROOT / "packages").iterdir() if p.is_dir()))
 SOURCES = (".py", ".c", ".h", ".def", ".md", ".txt", ".toml", ".ini", ".jsonl")
@@ -107,9 +109,35 @@ def test_commands_and_settings_exist(page: Path) -> None:
     asked = [span.removeprefix("tracework where ").strip('"') for span in spans if span.startswith("tracework where ")]
     assert not [word for word in asked if word not in PLACEHOLDERS and not places(word)]
     wanted = [name for span in spans if span.startswith("TRACEWORK_LOGS=") for name in span.partition("=")[2].split(",")]
-    assert not [name for name in wanted if name not in LOGS]
+    assert not [name for name in wanted if name not in (*LOGS, "all")]
     given = [variable for span in spans for variable in re.findall(r"TRACEWORK_[A-Z_]+", span)]
     assert not [variable for variable in given if variable not in ENVIRONMENT]
+
+
+def written_commands(text: str) -> set[str]:
+    """What follows `tracework` where a command is written: in code font, and at the beginning of a line of a block, or behind -m."""
+    lines = [
+        *code_spans(text),
+        *(
+            line
+            for block in re.findall(r"^```(?:sh)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+            for line in block.splitlines()
+        ),
+    ]
+    return {found[1] for line in lines if (found := re.match(r"(?:torchrun .*|python )?(?:-m )?tracework ([a-z][\w-]*)", line))}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=name_of)
+def test_commands_exist(page: Path) -> None:
+    assert written_commands(page.read_text()) <= typer.main.get_group(app).commands.keys()
+
+
+def test_commands_are_found() -> None:
+    assert written_commands("`tracework run x`\n```sh\ntracework doctor  # x\ntorchrun -m tracework nothing\n```\n") == {
+        "run",
+        "doctor",
+        "nothing",
+    }
 
 
 def test_what_is_not_there_is_found() -> None:

@@ -51,6 +51,7 @@ from .regions import error_on_graph_break
 from .shapes import declared_shapes
 from .signals import defer_signal_errors
 from .uncompiled import RecompileLimitWarning, Uncompiled, UncompiledWarning, report_uncompiled
+from .values.protocol.calls import calls_that_break
 from .watchers import watched
 
 __all__ = [
@@ -89,6 +90,7 @@ __all__ = [
     "__version__",
     "allow_in_graph",
     "assume_constant_result",
+    "calls_that_break",
     "capture",
     "capture_whole",
     "declared_shapes",

@@ -461,5 +461,5 @@ def describe_break(reason_id: str, detail: str, stack: tuple[UserLocation, ...],
     if detail:
         lines.append(f"  detail: {detail}")
     cure = f"{reason.cure}, {otherwise}" if otherwise else reason.cure
-    lines += [f"  why: {reason.why}", f"  try: {cure}", f"  reason id: {reason_id}"]
+    lines += [f"  why: {reason.why}", f"  try: {cure}", f"  reason id: {reason_id} (tracework explain-break {reason_id})"]
     return "\n".join(line for line in lines if line)

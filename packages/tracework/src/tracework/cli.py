@@ -1,5 +1,5 @@
-"""The command line: tracework run | report | profile | demo | doctor | where | options | adopt | cache | tune | diff |
-bisect | minify.
+"""The command line: tracework run | report | profile | demo | doctor | where | options | explain-break | adopt | cache | tune |
+diff | bisect | minify.
 
 `run` becomes another Python and does without torch: what loads torch is imported by the commands that need it.
 """
@@ -343,6 +343,30 @@ def list_options() -> None:
     for name, variable in config.ENVIRONMENT.items():
         table.add_row(name, "environment", "", variable.doc)
     console.print(table)
+
+
+@app.command(name="explain-break")
+def explain_break(
+    reason_id: Annotated[
+        str, typer.Argument(help="the id, as a message, explain() and the log breaks show it; left out: all")
+    ] = "",
+) -> None:
+    """Says what a reason to break a graph is, with a small program that breaks so, and what to write instead."""
+    from tracework_capture import BREAK_REASONS
+
+    from .break_pages import break_page
+
+    if not reason_id:
+        table = Table("id", "what", "what to do")
+        for name, row in BREAK_REASONS.items():
+            table.add_row(name, row.what, row.cure)
+        console.print(table)
+        return
+    try:
+        typer.echo(break_page(reason_id), nl=False)
+    except InvalidArgument as error:
+        _say(error)
+        raise typer.Exit(1) from error
 
 
 @app.command()

@@ -113,7 +113,7 @@ def _break_line(stop: Any) -> str:
     data = stop.as_dict()
     at = _place(stop.place) if stop.place else "a place that is not known"
     what = f"{data['what']} ({_line(stop.detail)})" if stop.detail else data["what"]
-    return f"break at {at}: {what}; try: {data['cure']}"
+    return f"break at {at} ({data['reason_id']}): {what}; try: {data['cure']}"
 
 
 @dataclass(frozen=True)

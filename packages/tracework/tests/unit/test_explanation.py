@@ -78,7 +78,7 @@ def test_ten_lines_are_printed_and_the_rest_is_in_full(breaks, tmp_path, monkeyp
     shown = min(breaks, 7 if breaks <= 7 else 6)
     assert f"breaks: {breaks}," in lines[0]
     for number, line in enumerate(lines[2 : 2 + shown]):
-        assert line.startswith(f"break at printing.py:{number + 2}: ") and "; try: " in line
+        assert line.startswith(f"break at printing.py:{number + 2} (") and "; try: " in line
     assert (f"and {breaks - 6} more" in lines) == (breaks > 7)
     assert len(found.full().splitlines()) > breaks * 5 and str(found.capture) in found.full()
 

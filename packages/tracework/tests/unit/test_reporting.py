@@ -89,7 +89,7 @@ def masked(text):
 TEN_LINES = """\
 breaks on MACHINE
 graphs: 2 (3 operations), breaks: 1, recompiles: 0, uncompiled: 0, guards: N
-break at FILE: graph_break() was called; try: remove the call
+break at FILE (explicit): graph_break() was called; try: remove the call
 kernels: 2 own, 1 of the library; 7.17 kB moved, 8.70 kFLOP computed
 memory: 2.05 kB at most; operators one by one 2.05 kB
 compiled in N s: capture N, aotautograd N, primops N, inductor N, runtime N"""

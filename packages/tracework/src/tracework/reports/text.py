@@ -94,7 +94,7 @@ def _trouble(found: Mapping[str, Any]) -> list[str]:
     lines = [f"uncompiled at {u['place']}: {u['why']}" for u in found["uncompiled"][:1]]
     for stop in found["breaks"][:1]:
         at = place(stop["stack"][-1]["file"], stop["stack"][-1]["line"]) if stop["stack"] else "a place that is not known"
-        lines.append(f"break at {at}: {stop['what']}; try: {stop['cure']}")
+        lines.append(f"break at {at} ({stop['reason_id']}): {stop['what']}; try: {stop['cure']}")
     for again in found["recompiles"][:1]:
         cure = f"; try: {again['cures'][0]}" if again["cures"] else ""
         lines.append(f"recompile of {again['function']}: {again['reasons'][-1]}{cure}")
