@@ -9,8 +9,9 @@ import torch
 from torch import fx
 
 from ..cases import Case, CaseError
-from .find import attempt, described, ends, first, place_of, prefix, searched, shorten
+from .find import searched, shorten
 from .program import Program, is_part
+from .search import at_lines, attempt, ends, first, narrowed, place_of, prefix
 from .trial import Failure, Trial
 
 MOST_TRIES = 200
@@ -66,8 +67,9 @@ class Minified:
 def minify(case: Case) -> Minified:
     """The smallest program found. Raises CaseError where the case does not fail.
 
-    First the shortest prefix of its calls, then without the first ones, with fewer results, and without each call that is left: what is
-    taken out becomes an input with the value that it had.
+    First the calls at the lines at fault, which are searched for in the graph of the stage that fails; then half of the calls again and
+    again, the shortest prefix of what is left, without the first ones, with fewer results, and without each call that is left: what is taken
+    out becomes an input with the value that it had.
     """
     found = searched(case, _minified, lambda minified: minified is not None)
     if found is None:
@@ -100,9 +102,20 @@ class _Search:
 
     def run(self, program: Program) -> Program:
         """Smaller and smaller until nothing more can be taken away."""
-        program = self._shortest(program)
-        program = self._without_first(program)
+        program = narrowed(self._at_fault(program), self.fails)
+        if len(program.calls) > 1:
+            program = self._without_first(self._shortest(program))
         return self._without_each(self._fewer_results(program)) if len(program.calls) > 1 else program
+
+    def _at_fault(self, program: Program) -> Program:
+        """The calls at the lines that fail in the graph of a later stage, which is compiled quicker than the whole; the program itself where
+        these alone do not fail."""
+        if self.failure.program.level == program.level:
+            return program
+        small = narrowed(self.failure.program, self.fails)
+        places = {place_of(n) for n in small.calls}
+        part = at_lines(program, places, program.values(copies=True))
+        return part if part is not None and self.fails(part) else program
 
     def _shortest(self, program: Program) -> Program:
         values = program.values(copies=True)
@@ -223,4 +236,4 @@ def _text(value: Any, names: dict[fx.Node, str]) -> str:
     return f"torch.device({str(value)!r})" if isinstance(value, torch.device) else "..." if value is ... else repr(value)
 
 
-__all__ = ["Minified", "described", "minify"]
+__all__ = ["Minified", "minify"]

@@ -76,12 +76,14 @@ class Knobs:
 @dataclasses.dataclass
 class Trial:
     """options: of the case. slowness: whether compiled code that is slow is a failure. seen: told of each stage that was passed.
-    until: the last stage of interest; empty for all."""
+    since, until: the first and the last stage of interest; empty for all. raising: whether only exceptions are."""
 
     options: Options
     slowness: bool = False
     knobs: Knobs = Knobs()
     until: str = ""
+    since: str = ""
+    raising: bool = False
     seen: Callable[[str, str, str], None] = lambda stage, role, verdict: None
     tries: int = 0
 
@@ -91,13 +93,19 @@ class Trial:
 
     def turned(self, **knobs: Any) -> Trial:
         """The same with other knobs."""
-        return Trial(self.options, self.slowness, dataclasses.replace(self.knobs, **knobs), self.until)
+        return Trial(self.options, self.slowness, dataclasses.replace(self.knobs, **knobs), self.until, self.since, self.raising)
 
     @classmethod
     def for_failure(cls, options: Options, failure: Failure) -> Trial:
         """One that finds out whether other programs fail in the same way."""
         of_a_fake = failure.kind == "layout" and failure.stage == "functional"
-        return cls(options, failure.kind == "slow", until="primops" if of_a_fake else failure.stage)
+        until = "primops" if of_a_fake else failure.stage
+        return cls(options, failure.kind == "slow", until=until, since=failure.stage, raising=failure.kind == "raises")
+
+    def _compares(self, stage: str) -> bool:
+        """Whether values of a stage are looked at."""
+        order = list(STAGES)
+        return not self.raising and (not self.since or order.index(stage) >= order.index(self.since))
 
     def __call__(self, program: Program) -> Failure | None:
         """The first failure; None where everything is as it should be. Raises CaseError where eager's kernels cannot run the program."""
@@ -114,8 +122,9 @@ class Trial:
     # stages -----------------------------------------------------------------------------------------------------------------
 
     def _captured(self, program: Program) -> Failure | None:
-        captured = program.module()
-        expected, reference = _eagerly(program, _with_gradients), _wider(program, _with_gradients)
+        captured, compares = program.module(), self._compares("functional")
+        expected = _eagerly(program, _with_gradients) if compares else []
+        reference = _wider(program, _with_gradients) if compares else None
         pieces: list[Program] = []
 
         def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[[list[Any]], Any]:
@@ -144,10 +153,11 @@ class Trial:
         except Exception as error:
             return _raised("functional", error, program)
         count = len(program.outputs)
-        difference = compare(got[:count], expected[:count], reference and reference[:count], coarsest=program.coarsest)
-        difference = difference or compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
-        if difference is not None:
-            return self._differs("functional", difference, program)
+        if compares:
+            difference = compare(got[:count], expected[:count], reference and reference[:count], coarsest=program.coarsest)
+            difference = difference or compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
+            if difference is not None:
+                return self._differs("functional", difference, program)
         self.seen("functional", "", "agrees with eager")
         return self._pieces(pieces)
 
@@ -167,8 +177,9 @@ class Trial:
 
     def _functional(self, program: Program) -> Failure | Program:
         """The first failure, or the graph in prims."""
-        expected = _eagerly(program, _outputs)
-        wrong = _first_other_layout(program)
+        compares = self._compares("primops")
+        expected = _eagerly(program, _outputs) if compares else []
+        wrong = _first_other_layout(program) if self._compares("functional") else None
         if wrong is not None:
             node, what = wrong
             return Failure("layout", "functional", what, program, location=node.meta.get("origin") or "", operator=_name(node))
@@ -176,13 +187,15 @@ class Trial:
             prims = self._decomposed(program)
         except Exception as error:
             return _raised("primops", error, program)
-        try:
-            got = _outputs(prims.run, prims.inputs, program.inputs, prims)
-        except Exception as error:
-            return _raised("primops", error, program)
-        difference = compare(got, expected, _wider(program, _outputs), layouts=False, coarsest=program.coarsest)
-        if difference is not None:
-            return self._differs("primops", difference, program)
+        if compares or self.until == "primops":
+            try:
+                got = _outputs(prims.run, prims.inputs, program.inputs, prims)
+            except Exception as error:
+                return _raised("primops", error, program)
+        if compares:
+            difference = compare(got, expected, _wider(program, _outputs), layouts=False, coarsest=program.coarsest)
+            if difference is not None:
+                return self._differs("primops", difference, program)
         self.seen("primops", program.role, "agrees with eager")
         return dataclasses.replace(prims, inputs=program.inputs)
 
@@ -192,17 +205,22 @@ class Trial:
         return Program.of(self._compiler.prims(gm, spec, passes), "prim", program.inputs)
 
     def _prims(self, program: Program) -> Failure | None:
-        graph = program.prims()
-        expected, reference = _eagerly(program, _outputs), _wider(program, _outputs)
+        graph, compares = program.prims(), self._compares("inductor")
+        expected = _eagerly(program, _outputs) if compares else []
+        reference = _wider(program, _outputs) if compares else None
         try:
             artifact = inductor.compile_graph(graph, self.inductor_options(), runtime=self._runtime)
         except Exception as error:
             return _raised("inductor", error, program)
+        if self.until == "inductor" and self.raising:
+            return None
         try:
             call = runtime.load(artifact, self._runtime, check_inputs=False)
             got = _outputs(lambda inputs: tuple(call(list(inputs))), program.inputs, program.inputs, program)
         except Exception as error:
             return _raised("runtime", error, program)
+        if not compares:
+            return None
         difference = compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
         difference = difference or _other_layout_of_outputs(program, got)
         if difference is not None:

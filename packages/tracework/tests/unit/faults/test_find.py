@@ -144,7 +144,7 @@ BUGS = (
     Bug(wrong_backward, chain, "values", "primops", "aten.silu_backward.default", "decomposition of aten.silu_backward.default"),
     Bug(dropping_pass, chain, "values", "primops", "aten.neg.default", "pass drop_neg of PRIM_PASSES (3 of 6)"),
     Bug(dropping_graph_pass, chain, "values", "inductor", "abs", "pass drop_abs of GRAPH_PASSES"),
-    Bug(wrong_fusion, rows, "values", "inductor", "amax", "fusion ", 2),
+    Bug(wrong_fusion, rows, "values", "inductor", "sub", "fusion ", 2),
     Bug(wrong_kernel, few, "values", "inductor", "tanh", "kernel of tanh"),
     Bug(wrong_reuse, turned, "values", "inductor", "add", "reuse of memory", 3),
     Bug(raising_lowering, chain, "raises", "inductor", "atan", "lowering of atan"),
