@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import tracework_inductor as inductor
@@ -133,11 +133,12 @@ def searched(case: Case, search: Callable[[Case], T], found: Callable[[T], bool]
 
 def _bisect(case: Case, name: str) -> Report:
     trial = Trial(case.chosen, slowness=True)
-    failure = trial(Program.of(case.graph(), case.level, case.inputs))
-    if failure is None:
+    whole = trial(Program.of(case.graph(), case.level, case.inputs))
+    if whole is None:
         return Report(case, None, tries=trial.tries, name=name)
-    search = Trial.for_failure(case.chosen, failure)
-    failure = dataclasses.replace(failure, program=narrowed(failure.program, lambda part: failure.same(attempt(search, part))))
+    search = Trial.for_failure(case.chosen, whole)
+    part = narrowed(whole.program, lambda part: whole.same(attempt(search, part)))  # each try compiles it
+    failure = dataclasses.replace(whole, program=part)
     cause, node = SEARCHES[failure.stage](failure, search)
     operator, location = (described(node), place_of(node)) if node is not None else (failure.operator, failure.location)
     return Report(case, failure, operator, location, cause=cause, tries=trial.tries + search.tries, name=name)
@@ -241,7 +242,12 @@ def _kernel(failure: Failure, node: fx.Node | None, trial: Trial) -> str:
 
 
 def _in_runtime(failure: Failure, trial: Trial) -> Found:
-    return _in_inductor(failure, trial)
+    if failure.kind == "raises":
+        return _in_inductor(failure, trial)
+    if not failure.same(attempt(_counted(trial, recorded=False), failure.program)):
+        return "the recording as CUDA graphs: with cudagraphs=False it is right", locate(failure, trial)
+    node = locate(failure, trial)
+    return f"what is kept from a call to the next, of {described(node)}", node
 
 
 SEARCHES: dict[str, Callable[[Failure, Trial], Found]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -33,15 +34,19 @@ class Minified:
     def script(self, path: str = "minified.case") -> str:
         """A Python program that shows the failure, with its inputs from `path` where random ones do not show it."""
         program = Program.of(self.case.graph(), self.case.level, self.case.inputs)
-        lines = ["import torch", "import tracework", ""]
+        lines = ["import torch", "import tracework", "", *_modes(self.case.modes)]
         names = [n.name for n in program.placeholders]
+        static = [getattr(n.meta.get("binding"), "is_static", False) for n in program.placeholders]
         if self.seeded:
-            lines += ["torch.manual_seed(0)", *(f"{name} = {_maker(x)}" for name, x in zip(names, program.inputs))]
+            made = (_maker(x, kept) for x, kept in zip(program.inputs, static, strict=True))
+            lines += ["torch.manual_seed(0)", *(f"{name} = {text}" for name, text in zip(names, made, strict=True))]
             given = f"[{', '.join(names)}]"
         else:
             given = f"tracework.Case.load({path!r}).inputs"
         options = f", options={dict(self.case.options)!r}" if self.case.options else ""
-        if self.case.level == "captured":
+        if any(static) and not self.seeded:  # the case knows which they are
+            lines += [*(f"# {line}" for line in _body(program)), "", f"print(tracework.diff(tracework.Case.load({path!r})))"]
+        elif self.case.level == "captured":
             called = ", ".join(names) if self.seeded else f"*{given}"
             lines += [
                 "",
@@ -157,6 +162,14 @@ class _Search:
                 program = part
 
 
+def _modes(modes: Mapping[str, Any]) -> list[str]:
+    """The lines that turn on what was on."""
+    lines = [] if modes["grad"] else ["torch.set_grad_enabled(False)"]
+    for device, dtype in modes["autocast"].items():
+        lines += [f"torch.set_autocast_dtype({device!r}, torch.{dtype})", f"torch.set_autocast_enabled({device!r}, True)"]
+    return lines
+
+
 def _tensors(program: Program) -> list[fx.Node]:
     """The nodes that are results."""
     return [n for n in dict.fromkeys(program.outputs) if isinstance(n, fx.Node) and n.op != "placeholder"]
@@ -169,8 +182,8 @@ def _seeded(inputs: tuple[Any, ...]) -> list[Any]:
         return [eval(_maker(x), {"torch": torch}) if isinstance(x, torch.Tensor) else x for x in inputs]
 
 
-def _maker(value: Any) -> str:
-    """Python that makes such a value."""
+def _maker(value: Any, is_static: bool = False) -> str:
+    """Python that makes such a value; a parameter of what is there before the call."""
     if not isinstance(value, torch.Tensor):
         return repr(value)
     device = f", device={str(value.device)!r}" if value.device.type != "cpu" else ""
@@ -187,6 +200,8 @@ def _maker(value: Any) -> str:
         order = sorted(range(value.dim()), key=value.stride, reverse=True)
         back = tuple(order.index(d) for d in range(value.dim()))
         made = f"({made}).permute({back}).contiguous().permute({tuple(order)})" if value.dim() > 1 else made
+    if is_static and (value.dtype.is_floating_point or value.dtype.is_complex):
+        return f"torch.nn.Parameter({made}, {value.requires_grad})"
     return f"{made}.requires_grad_()" if value.requires_grad else made
 
 
