@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def release() -> str:
@@ -201,3 +202,19 @@ def logs_that_are_on() -> list[str]:
 
 STANCE = ("torch._dynamo.eval_frame", "_stance")
 """The module, and the name in it, where torch.compile keeps the stance that torch.compiler.set_stance sets."""
+
+
+def seeing_operators(seen: Callable[[Any, Any], None]) -> AbstractContextManager[object]:
+    """Guard under which `seen` is told of each operator that is called below autograd, with what it gives."""
+    return _Seeing(seen)
+
+
+class _Seeing(TorchDispatchMode):
+    def __init__(self, seen: Callable[[Any, Any], None]) -> None:
+        super().__init__()
+        self._seen = seen
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))  # the mode is off in here
+        self._seen(func, result)
+        return result

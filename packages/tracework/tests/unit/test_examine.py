@@ -3,9 +3,12 @@
 import pytest
 import torch
 import tracework
-from tracework import cli, examine
+from tracework import cli
 from tracework.cli import app
 from tracework.errors import NotCallable
+from tracework_capture.interp.handlers import arithmetic
+from tracework_capture.values.protocol.constant import ConstantValue
+from tracework_inductor.codegen.cpp.text_rules import CPP_TEXT
 from tracework_primops import DECOMPS, prims
 from typer.testing import CliRunner
 
@@ -58,14 +61,36 @@ def test_a_function_is_compared(wrong):
     assert tracework.diff(report.case).failure.same(report.failure)
 
 
-def test_what_is_captured_wrongly_is_said(monkeypatch):
-    x = torch.ones(3)
-    monkeypatch.setattr(
-        examine, "compile", lambda fn, backend: (lambda x: fn(x + 1)) if backend == "eager" else compile(fn, backend=backend)
-    )
-    compile = tracework.compile
-    reports = tracework.diff(lambda x: {"a": (x + 1, 2)})(x)
-    assert str(reports).startswith("at stage captured: result 0 is off by 1 ") and reports[0].failure is None
+def scaled(x):
+    y = x.sin()
+    for number, factor in enumerate([1, 2]):
+        y = y * (number + factor)
+    return {"a": (y.cos(), 2)}
+
+
+def test_what_is_captured_wrongly_is_said_with_its_line(monkeypatch):
+    binary = arithmetic.binary
+
+    def wrong(frame, op, left, right):
+        constants = isinstance(left, ConstantValue) and isinstance(right, ConstantValue) and left.obj == 1
+        return binary(frame, "*" if constants else op, left, right)
+
+    monkeypatch.setattr(arithmetic, "binary", wrong)
+    reports = tracework.diff(scaled)(torch.ones(3))
+    line = scaled.__code__.co_firstlineno + 3
+    assert str(reports).startswith("at stage captured: result 0 is off by ") and reports[0].failure is None
+    assert f"first at aten.mul.Tensor from {__file__}:{line} in scaled" in reports.captured, reports.captured
+
+
+def test_an_entry_that_is_stored_and_wrong_is_found(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRACEWORK_CACHE_DIR", str(tmp_path))
+    x = torch.linspace(0, 1, 7)
+    with monkeypatch.context() as patch:
+        patch.setitem(CPP_TEXT, "tanh", lambda t, a: f"tw_tanh({a}) * ({t})1.01")
+        tracework.compile(lambda x: x.tanh() + 3)(x)
+    reports = tracework.diff(lambda x: x.tanh() + 3)(x)
+    assert reports[0].failure is None and "at call 1 result 0" in reports.whole and "cache=False" in reports.whole
+    assert str(reports).startswith("each graph agrees by itself, and the whole does not: ")
 
 
 def test_commands(wrong, tmp_path):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import operator
+from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
@@ -41,10 +42,10 @@ def print_captured(graph: fx.Graph) -> str:
             raise ParseError(f"%{node.name} depends on data or on the history of a tensor, for which a text has no form")
         spec = node.meta["spec"] if "spec" in node.meta else spec_of(node.meta.get("example_value"))
         symbols |= _symbols(spec)
-        call = "input" if node.op == "placeholder" else f"{name_of(node)}({print_arguments(node, names)})"
+        called = _input(node) if node.op == "placeholder" else f"{name_of(node)}({print_arguments(node, names)})"
         origin = node.meta.get("stack")
         comment = "  # " + str(origin).replace("\n", " ") if origin else ""
-        lines.append(f"%{node.name}: {print_spec(spec)} = {call}{comment}")
+        lines.append(f"%{node.name}: {print_spec(spec)} = {called}{comment}")
     declared = [f"symbol {s.name} in {s.lower}..{s.upper}" for s in sorted(symbols, key=lambda s: (len(s.name), s.name))]
     text = "\n".join([HEADER, *declared, *lines]) + "\n"
     for before, after in zip(graph.nodes, parse_captured(text).graph.nodes, strict=True):
@@ -58,13 +59,27 @@ def print_captured(graph: fx.Graph) -> str:
 
 
 def parse_captured(text: str) -> fx.GraphModule:
-    """The inverse of print_captured. Nodes have meta["spec"] and meta["stack"]; there are no fakes. Raises ParseError."""
+    """The inverse of print_captured. Nodes have meta["spec"] and meta["stack"], inputs meta["binding"]; there are no fakes. Raises ParseError."""
     reader = _Reader(None)
     if reader.read(text) != HEADER.split()[0]:
         raise ParseError(f"not a captured graph: its text begins with `{HEADER}`")
     for node in reader.graph.nodes:
         node.meta["stack"] = node.meta.pop("origin", None) or ""
+    placeholders = [node for node in reader.graph.nodes if node.op == "placeholder"]
+    for node, given in zip(placeholders, reader.inputs, strict=True):
+        node.meta["binding"] = ReadBinding(given.is_static)
     return fx.GraphModule({}, reader.graph)
+
+
+@dataclass(frozen=True)
+class ReadBinding:
+    """What a text says of an input: whether it is there before the call and stays, as parameters do."""
+
+    is_static: bool
+
+
+def _input(node: fx.Node) -> str:
+    return "input static" if getattr(node.meta.get("binding"), "is_static", False) else "input"
 
 
 class _Reader(GraphReader):

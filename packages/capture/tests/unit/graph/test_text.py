@@ -51,6 +51,14 @@ def test_round_trip(function):
         torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
+def test_parameters_are_static():
+    gm = graph_of(torch.nn.Linear(2, 2), torch.ones(1, 2))
+    flags = [line.endswith("input static") for line in print_captured(gm.graph).splitlines() if "= input" in line]
+    assert flags == [False, True, True]
+    inputs = [n for n in parse_captured(print_captured(gm.graph)).graph.nodes if n.op == "placeholder"]
+    assert [n.meta["binding"].is_static for n in inputs] == flags
+
+
 def test_what_has_no_name_is_refused():
     graph = torch.fx.Graph()
     graph.output(graph.call_function(lambda x: x, (graph.placeholder("x"),)))

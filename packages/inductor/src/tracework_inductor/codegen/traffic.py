@@ -13,9 +13,12 @@ __all__ = ["traffic"]
 
 
 def traffic(kernel: Kernel, buffers: Mapping[str, Any]) -> dict[str, int | str | None]:
-    """bytes: of the memory that it reads and that it writes, each element once, those at computed places as often as they are touched;
-    flops: one for each operation with a float for a result, two for each term of a product (of a core, and of the library, its products
-    alone; None for an operator of the library that no rule knows). Numbers, or texts over sizes."""
+    """Numbers, or texts over sizes.
+
+    bytes: of the memory that it reads and that it writes, each element once, those at computed places as often as they are touched.
+    flops: one for each operation with a float for a result that is no choice between numbers, two for each term of a product (of a core, and
+      of the library, its products alone; None for an operator of the library that no rule knows).
+    """
     if isinstance(kernel, ExternKernel):
         flops = library_flops(kernel.node, buffers)
         return {"bytes": _extent(library_bytes(kernel.node, buffers)), "flops": None if flops is None else _extent(flops)}
@@ -74,4 +77,4 @@ def _operations(instruction: Instruction, body: LoopBody) -> int:
         return 0
     if combines:
         return 2 if instruction.args[1] == "dot" else 1
-    return 2 if instruction.op == "fma" else int(instruction.op in SCALAR_OPS)
+    return 2 if instruction.op == "fma" else int(instruction.op in SCALAR_OPS and instruction.op != "where")

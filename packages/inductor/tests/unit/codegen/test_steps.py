@@ -40,3 +40,13 @@ def test_refused_fusions_are_told_once_a_reason():
     graph = build(two, [None] * 2, [TensorSpec(torch.float32, torch.device("cpu"), n, (n[1], 1)) for n in ((4, 4), (64, 32))])
     refused = compile_graph(graph).notes["refused"]
     assert len({tuple(row[2:4]) for row in refused}) == len(refused)
+
+
+def test_choices_between_numbers_are_no_operations():
+    graph = build(
+        lambda x, y: prims.exp(prims.cat([x, y], 1)),
+        [None] * 2,
+        [TensorSpec(torch.float32, torch.device("cpu"), (8, 8), (8, 1))] * 2,
+    )
+    (step,) = compile_graph(graph).notes["steps"]
+    assert "where" in step["ops"] and step["flops"] == 128

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import tracework_inductor as inductor
@@ -13,8 +13,9 @@ from torch import fx
 from tracework_primops.graph.text import print_target
 
 from .. import _torch
-from ..cases import Case, CaseError
-from .program import Program, is_part
+from ..cases import Case
+from .program import Program
+from .search import attempt, first, locate, narrowed, place_of
 from .trial import STAGES, Failure, Trial
 
 T = TypeVar("T")
@@ -113,59 +114,6 @@ def described(node: fx.Node | None) -> str:
     return f"{print_target(target) if known else target.__name__} (%{node.name})"
 
 
-def place_of(node: fx.Node | None) -> str:
-    """The user's line that a call is of."""
-    return "" if node is None else str(node.meta.get("origin") or node.meta.get("stack") or "")
-
-
-def ends(program: Program) -> list[int]:
-    """How many calls there may be in a part from the first: parts of a result stay with it."""
-    calls = program.calls
-    return [n for n in range(1, len(calls) + 1) if n == len(calls) or not is_part(calls[n])]
-
-
-def first(counts: Sequence[int], fails: Callable[[int], bool], few: bool = False) -> int:
-    """The smallest of the counts at which something fails that is known to fail at the last one; by halving. few: it is likely a small one, and
-    these are tried first."""
-    low, high, step = 0, len(counts) - 1, 1
-    while low < high:
-        middle = min(low + step - 1, high - 1) if few else (low + high) // 2
-        if fails(counts[middle]):
-            high, few = middle, False
-        else:
-            low, step = middle + 1, 2 * step
-    return counts[high]
-
-
-def prefix(program: Program, count: int, values: dict[fx.Node, Any]) -> Program | None:
-    """The first calls, and all that the others read of them."""
-    calls = program.calls[:count]
-    return program.cut(calls, program.live(calls, values), values)
-
-
-def locate(failure: Failure, trial: Trial) -> fx.Node | None:
-    """The last of the smallest number of first calls that fail in the same way; None where nothing is called."""
-    program = failure.program
-    if not program.calls:
-        return None
-    values = program.values(copies=True)
-
-    def fails(count: int) -> bool:
-        part = prefix(program, count, values)
-        return part is not None and failure.same(attempt(trial, part))
-
-    count = first(ends(program), fails)
-    return next(n for n in reversed(program.calls[:count]) if not is_part(n))
-
-
-def attempt(trial: Trial, program: Program) -> Failure | None:
-    """What a part of a program fails with; None where eager's kernels cannot run it either."""
-    try:
-        return trial(program)
-    except CaseError:
-        return None
-
-
 # bisect -----------------------------------------------------------------------------------------------------------------------------
 
 
@@ -185,10 +133,12 @@ def searched(case: Case, search: Callable[[Case], T], found: Callable[[T], bool]
 
 def _bisect(case: Case, name: str) -> Report:
     trial = Trial(case.chosen, slowness=True)
-    failure = trial(Program.of(case.graph(), case.level, case.inputs))
-    if failure is None:
+    whole = trial(Program.of(case.graph(), case.level, case.inputs))
+    if whole is None:
         return Report(case, None, tries=trial.tries, name=name)
-    search = Trial.for_failure(case.chosen, failure)
+    search = Trial.for_failure(case.chosen, whole)
+    part = narrowed(whole.program, lambda part: whole.same(attempt(search, part)))  # each try compiles it
+    failure = dataclasses.replace(whole, program=part)
     cause, node = SEARCHES[failure.stage](failure, search)
     operator, location = (described(node), place_of(node)) if node is not None else (failure.operator, failure.location)
     return Report(case, failure, operator, location, cause=cause, tries=trial.tries + search.tries, name=name)
@@ -292,7 +242,12 @@ def _kernel(failure: Failure, node: fx.Node | None, trial: Trial) -> str:
 
 
 def _in_runtime(failure: Failure, trial: Trial) -> Found:
-    return _in_inductor(failure, trial)
+    if failure.kind == "raises":
+        return _in_inductor(failure, trial)
+    if not failure.same(attempt(_counted(trial, recorded=False), failure.program)):
+        return "the recording as CUDA graphs: with cudagraphs=False it is right", locate(failure, trial)
+    node = locate(failure, trial)
+    return f"what is kept from a call to the next, of {described(node)}", node
 
 
 SEARCHES: dict[str, Callable[[Failure, Trial], Found]] = {
@@ -316,4 +271,4 @@ def _at(rule: Any) -> str:
         return ""
 
 
-__all__ = ["Report", "bisect", "diff", "locate"]
+__all__ = ["Report", "bisect", "diff"]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
 from ..cases import Case, CaseError
-from .find import attempt, described, ends, first, place_of, prefix, searched, shorten
+from .find import searched, shorten
 from .program import Program, is_part
+from .search import at_lines, attempt, ends, first, narrowed, place_of, prefix
 from .trial import Failure, Trial
 
 MOST_TRIES = 200
@@ -32,15 +34,19 @@ class Minified:
     def script(self, path: str = "minified.case") -> str:
         """A Python program that shows the failure, with its inputs from `path` where random ones do not show it."""
         program = Program.of(self.case.graph(), self.case.level, self.case.inputs)
-        lines = ["import torch", "import tracework", ""]
+        lines = ["import torch", "import tracework", "", *_modes(self.case.modes)]
         names = [n.name for n in program.placeholders]
+        static = [getattr(n.meta.get("binding"), "is_static", False) for n in program.placeholders]
         if self.seeded:
-            lines += ["torch.manual_seed(0)", *(f"{name} = {_maker(x)}" for name, x in zip(names, program.inputs))]
+            made = (_maker(x, kept) for x, kept in zip(program.inputs, static, strict=True))
+            lines += ["torch.manual_seed(0)", *(f"{name} = {text}" for name, text in zip(names, made, strict=True))]
             given = f"[{', '.join(names)}]"
         else:
             given = f"tracework.Case.load({path!r}).inputs"
         options = f", options={dict(self.case.options)!r}" if self.case.options else ""
-        if self.case.level == "captured":
+        if any(static) and not self.seeded:  # the case knows which they are
+            lines += [*(f"# {line}" for line in _body(program)), "", f"print(tracework.diff(tracework.Case.load({path!r})))"]
+        elif self.case.level == "captured":
             called = ", ".join(names) if self.seeded else f"*{given}"
             lines += [
                 "",
@@ -66,8 +72,9 @@ class Minified:
 def minify(case: Case) -> Minified:
     """The smallest program found. Raises CaseError where the case does not fail.
 
-    First the shortest prefix of its calls, then without the first ones, with fewer results, and without each call that is left: what is
-    taken out becomes an input with the value that it had.
+    First the calls at the lines at fault, which are searched for in the graph of the stage that fails; then half of the calls again and
+    again, the shortest prefix of what is left, without the first ones, with fewer results, and without each call that is left: what is taken
+    out becomes an input with the value that it had.
     """
     found = searched(case, _minified, lambda minified: minified is not None)
     if found is None:
@@ -100,9 +107,20 @@ class _Search:
 
     def run(self, program: Program) -> Program:
         """Smaller and smaller until nothing more can be taken away."""
-        program = self._shortest(program)
-        program = self._without_first(program)
+        program = narrowed(self._at_fault(program), self.fails)
+        if len(program.calls) > 1:
+            program = self._without_first(self._shortest(program))
         return self._without_each(self._fewer_results(program)) if len(program.calls) > 1 else program
+
+    def _at_fault(self, program: Program) -> Program:
+        """The calls at the lines that fail in the graph of a later stage, which is compiled quicker than the whole; the program itself where
+        these alone do not fail."""
+        if self.failure.program.level == program.level:
+            return program
+        small = narrowed(self.failure.program, self.fails)
+        places = {place_of(n) for n in small.calls}
+        part = at_lines(program, places, program.values(copies=True))
+        return part if part is not None and self.fails(part) else program
 
     def _shortest(self, program: Program) -> Program:
         values = program.values(copies=True)
@@ -144,6 +162,14 @@ class _Search:
                 program = part
 
 
+def _modes(modes: Mapping[str, Any]) -> list[str]:
+    """The lines that turn on what was on."""
+    lines = [] if modes["grad"] else ["torch.set_grad_enabled(False)"]
+    for device, dtype in modes["autocast"].items():
+        lines += [f"torch.set_autocast_dtype({device!r}, torch.{dtype})", f"torch.set_autocast_enabled({device!r}, True)"]
+    return lines
+
+
 def _tensors(program: Program) -> list[fx.Node]:
     """The nodes that are results."""
     return [n for n in dict.fromkeys(program.outputs) if isinstance(n, fx.Node) and n.op != "placeholder"]
@@ -156,8 +182,8 @@ def _seeded(inputs: tuple[Any, ...]) -> list[Any]:
         return [eval(_maker(x), {"torch": torch}) if isinstance(x, torch.Tensor) else x for x in inputs]
 
 
-def _maker(value: Any) -> str:
-    """Python that makes such a value."""
+def _maker(value: Any, is_static: bool = False) -> str:
+    """Python that makes such a value; a parameter of what is there before the call."""
     if not isinstance(value, torch.Tensor):
         return repr(value)
     device = f", device={str(value.device)!r}" if value.device.type != "cpu" else ""
@@ -174,6 +200,8 @@ def _maker(value: Any) -> str:
         order = sorted(range(value.dim()), key=value.stride, reverse=True)
         back = tuple(order.index(d) for d in range(value.dim()))
         made = f"({made}).permute({back}).contiguous().permute({tuple(order)})" if value.dim() > 1 else made
+    if is_static and (value.dtype.is_floating_point or value.dtype.is_complex):
+        return f"torch.nn.Parameter({made}, {value.requires_grad})"
     return f"{made}.requires_grad_()" if value.requires_grad else made
 
 
@@ -223,4 +251,4 @@ def _text(value: Any, names: dict[fx.Node, str]) -> str:
     return f"torch.device({str(value)!r})" if isinstance(value, torch.device) else "..." if value is ... else repr(value)
 
 
-__all__ = ["Minified", "described", "minify"]
+__all__ = ["Minified", "minify"]

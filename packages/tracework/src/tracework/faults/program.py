@@ -110,7 +110,7 @@ class Program:
             else:
                 found[node] = call(node, found, symbols)
                 if self.level == "prim":
-                    found[node] = _laid_out(found[node], node.meta.get("spec"), symbols)
+                    found[node] = laid_out(found[node], node.meta.get("spec"), symbols)
             kept[node] = as_leaf(found[node]) if copies else found[node]
             if drawn is not None and any(not torch.equal(a, b) for a, b in zip(before, _generators(), strict=True)):
                 drawn[node.name] = _wider_value(found[node])
@@ -214,8 +214,10 @@ def copied(values: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _laid_out(value: Any, spec: Any, symbols: Mapping[Any, int]) -> Any:
+def laid_out(value: Any, spec: Any, symbols: Mapping[Any, int]) -> Any:
     """With the strides of its spec, which prims leave to it and kernels of the library rely on."""
+    if isinstance(value, tuple) and isinstance(spec, tuple):
+        return tuple(laid_out(v, s, symbols) for v, s in zip(value, spec, strict=True))
     if not isinstance(value, torch.Tensor) or not isinstance(spec, TensorSpec) or not value.numel():
         return value
     strides = tuple(s if isinstance(s, int) else s.evaluate(symbols) for s in spec.strides)

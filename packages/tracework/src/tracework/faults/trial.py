@@ -15,20 +15,23 @@ import tracework_primops as primops
 import tracework_runtime as runtime
 from tracework_primops import TensorSpec
 from tracework_primops.graph.prim_graph import bind_symbols
+from tracework_primops.graph.prim_graph import call as run_node
 
 from .. import _torch, assemble
 from ..cases import CaseError
-from ..entry_store import runtime_options
+from ..entry_store import recorded, runtime_options
 from ..observe import nothing
 from ..options import Options
 from .envelope import Difference, compare, layout_difference
-from .program import Program, copied, same_random_numbers
+from .program import Program, copied, laid_out, same_random_numbers
 
 SLOWER = 2.0
 """How many times as long as eager's kernels compiled code may take before it is called slow."""
 NOTICED = 50e-6
 """Seconds that it has to take longer, too: a graph of few small operators costs as much as its call."""
 RUNS = 7
+CALLS = 3
+"""How often compiled code is called: what is recorded, and what is kept of a call for the next, is wrong from the second or third on."""
 ENOUGH = 1.0
 """Seconds after which no more runs are measured."""
 STAGES = {
@@ -66,22 +69,26 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Knobs:
-    """What bisect turns: how many of PRIM_PASSES run, from the first (None: all), options of inductor, and of aotautograd."""
+    """What bisect turns: how many of PRIM_PASSES run, from the first (None: all), options of inductor, and of aotautograd, and whether graphs
+    are recorded as CUDA graphs where the options say so."""
 
     prim_passes: int | None = None
     inductor: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     aot: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    recorded: bool = True
 
 
 @dataclasses.dataclass
 class Trial:
     """options: of the case. slowness: whether compiled code that is slow is a failure. seen: told of each stage that was passed.
-    until: the last stage of interest; empty for all."""
+    since, until: the first and the last stage of interest; empty for all. raising: whether only exceptions are."""
 
     options: Options
     slowness: bool = False
     knobs: Knobs = Knobs()
     until: str = ""
+    since: str = ""
+    raising: bool = False
     seen: Callable[[str, str, str], None] = lambda stage, role, verdict: None
     tries: int = 0
 
@@ -91,13 +98,19 @@ class Trial:
 
     def turned(self, **knobs: Any) -> Trial:
         """The same with other knobs."""
-        return Trial(self.options, self.slowness, dataclasses.replace(self.knobs, **knobs), self.until)
+        return Trial(self.options, self.slowness, dataclasses.replace(self.knobs, **knobs), self.until, self.since, self.raising)
 
     @classmethod
     def for_failure(cls, options: Options, failure: Failure) -> Trial:
         """One that finds out whether other programs fail in the same way."""
         of_a_fake = failure.kind == "layout" and failure.stage == "functional"
-        return cls(options, failure.kind == "slow", until="primops" if of_a_fake else failure.stage)
+        until = "primops" if of_a_fake else failure.stage
+        return cls(options, failure.kind == "slow", until=until, since=failure.stage, raising=failure.kind == "raises")
+
+    def _compares(self, stage: str) -> bool:
+        """Whether values of a stage are looked at."""
+        order = list(STAGES)
+        return not self.raising and (not self.since or order.index(stage) >= order.index(self.since))
 
     def __call__(self, program: Program) -> Failure | None:
         """The first failure; None where everything is as it should be. Raises CaseError where eager's kernels cannot run the program."""
@@ -114,8 +127,9 @@ class Trial:
     # stages -----------------------------------------------------------------------------------------------------------------
 
     def _captured(self, program: Program) -> Failure | None:
-        captured = program.module()
-        expected, reference = _eagerly(program, _with_gradients), _wider(program, _with_gradients)
+        captured, compares = program.module(), self._compares("functional")
+        expected = _eagerly(program, _with_gradients) if compares else []
+        reference = _wider(program, _with_gradients) if compares else None
         pieces: list[Program] = []
 
         def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[[list[Any]], Any]:
@@ -144,10 +158,11 @@ class Trial:
         except Exception as error:
             return _raised("functional", error, program)
         count = len(program.outputs)
-        difference = compare(got[:count], expected[:count], reference and reference[:count], coarsest=program.coarsest)
-        difference = difference or compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
-        if difference is not None:
-            return self._differs("functional", difference, program)
+        if compares:
+            difference = compare(got[:count], expected[:count], reference and reference[:count], coarsest=program.coarsest)
+            difference = difference or compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
+            if difference is not None:
+                return self._differs("functional", difference, program)
         self.seen("functional", "", "agrees with eager")
         return self._pieces(pieces)
 
@@ -167,8 +182,9 @@ class Trial:
 
     def _functional(self, program: Program) -> Failure | Program:
         """The first failure, or the graph in prims."""
-        expected = _eagerly(program, _outputs)
-        wrong = _first_other_layout(program)
+        compares = self._compares("primops")
+        expected = _eagerly(program, _outputs) if compares else []
+        wrong = _first_other_layout(program) if self._compares("functional") else None
         if wrong is not None:
             node, what = wrong
             return Failure("layout", "functional", what, program, location=node.meta.get("origin") or "", operator=_name(node))
@@ -176,13 +192,15 @@ class Trial:
             prims = self._decomposed(program)
         except Exception as error:
             return _raised("primops", error, program)
-        try:
-            got = _outputs(prims.run, prims.inputs, program.inputs, prims)
-        except Exception as error:
-            return _raised("primops", error, program)
-        difference = compare(got, expected, _wider(program, _outputs), layouts=False, coarsest=program.coarsest)
-        if difference is not None:
-            return self._differs("primops", difference, program)
+        if compares or self.until == "primops":
+            try:
+                got = _outputs(prims.run, prims.inputs, program.inputs, prims)
+            except Exception as error:
+                return _raised("primops", error, program)
+        if compares:
+            difference = compare(got, expected, _wider(program, _outputs), layouts=False, coarsest=program.coarsest)
+            if difference is not None:
+                return self._differs("primops", difference, program)
         self.seen("primops", program.role, "agrees with eager")
         return dataclasses.replace(prims, inputs=program.inputs)
 
@@ -192,21 +210,27 @@ class Trial:
         return Program.of(self._compiler.prims(gm, spec, passes), "prim", program.inputs)
 
     def _prims(self, program: Program) -> Failure | None:
-        graph = program.prims()
-        expected, reference = _eagerly(program, _outputs), _wider(program, _outputs)
+        graph, compares = program.prims(), self._compares("runtime")
+        expected = _eagerly(program, _outputs) if compares else []
+        reference = _wider(program, _outputs) if compares else None
         try:
             artifact = inductor.compile_graph(graph, self.inductor_options(), runtime=self._runtime)
         except Exception as error:
             return _raised("inductor", error, program)
+        if self.until == "inductor" and self.raising:
+            return None
         try:
-            call = runtime.load(artifact, self._runtime, check_inputs=False)
-            got = _outputs(lambda inputs: tuple(call(list(inputs))), program.inputs, program.inputs, program)
+            call = self._loaded(artifact)
+            for number in range(1, CALLS + 1):
+                got = _outputs(lambda inputs: tuple(call(list(inputs))), program.inputs, program.inputs, program)
+                if not compares:
+                    return None
+                difference = compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
+                difference = difference or _other_layout_of_outputs(program, got)
+                if difference is not None:
+                    return self._differs("inductor" if number == 1 else "runtime", difference, program, number)
         except Exception as error:
             return _raised("runtime", error, program)
-        difference = compare(got, expected, reference, layouts=False, coarsest=program.coarsest)
-        difference = difference or _other_layout_of_outputs(program, got)
-        if difference is not None:
-            return self._differs("inductor", difference, program)
         if self.slowness:
             eager, mine = _seconds(program.run, lambda inputs: call(list(inputs)), program.inputs)
             if mine > SLOWER * eager and mine - eager > NOTICED:
@@ -215,8 +239,13 @@ class Trial:
         self.seen("inductor", program.role, "agrees with eager")
         return None
 
-    def _differs(self, stage: str, difference: Difference, program: Program) -> Failure:
-        what = f"result {difference.place} is {difference.what}"
+    def _loaded(self, artifact: runtime.Artifact) -> Callable[[list[Any]], Any]:
+        """As compile() calls it: as CUDA graphs where the options say so."""
+        loaded = runtime.load(artifact, self._runtime, check_inputs=False)
+        return recorded(loaded, self.options, None) if self.knobs.recorded else loaded
+
+    def _differs(self, stage: str, difference: Difference, program: Program, number: int = 1) -> Failure:
+        what = f"result {difference.place}{'' if number == 1 else f' of call {number}'} is {difference.what}"
         return Failure(difference.kind, stage, what, program, times=difference.times)
 
 
@@ -304,18 +333,35 @@ def _wider(program: Program, how: Callable[..., list[Any]]) -> list[Any] | None:
 
 
 def _first_other_layout(program: Program) -> tuple[torch.fx.Node, str] | None:
-    """The first node that gives another tensor than its spec says."""
-    with _plainly():
-        values = program.values()
+    """The first node that gives another tensor than its spec says, of operands that lie as theirs say."""
+    found: dict[torch.fx.Node, Any] = dict(zip(program.placeholders, copied(program.inputs), strict=True))
     symbols = bind_symbols([n.meta["spec"] for n in program.placeholders], program.inputs)
-    for node in program.calls:
-        spec, value = node.meta["spec"], values[node]
-        if not isinstance(spec, TensorSpec) or not isinstance(value, torch.Tensor) or _has_unknown_size(spec):
-            continue
-        what = layout_difference(value, *_numbers(spec, symbols), spec.dtype)
-        if what is not None:
-            return node, f"its kernel gives {what}: the rule for its fake is wrong"
+    with _plainly():
+        for node in program.calls:
+            spec, value = node.meta["spec"], run_node(node, found, symbols)
+            found[node] = laid_out(value, spec, symbols)
+            if not isinstance(spec, TensorSpec) or not isinstance(value, torch.Tensor) or _has_unknown_size(spec):
+                continue
+            what = layout_difference(value, *_numbers(spec, symbols), spec.dtype)
+            if what is not None and not _is_chosen(node, spec, found, symbols):
+                return node, f"its kernel gives {what}: the rule for its fake is wrong"
     return None
+
+
+def _is_chosen(node: torch.fx.Node, spec: TensorSpec, found: Mapping[torch.fx.Node, Any], symbols: dict[Any, int]) -> bool:
+    """Whether a node gives what its spec says where images lie channels-last among its operands: the layout of images says how results lie,
+    and the lowering of what reads images lays these out."""
+    last = {n: _last(found[n]) for n in node.all_input_nodes}
+    if all(last[n] is found[n] for n in last):
+        return False
+    return layout_difference(run_node(node, last, symbols), *_numbers(spec, symbols), spec.dtype) is None
+
+
+def _last(value: Any) -> Any:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if not isinstance(value, torch.Tensor) or value.dim() not in formats:
+        return value
+    return value.contiguous(memory_format=formats[value.dim()])
 
 
 def _has_unknown_size(spec: Any) -> bool:

@@ -47,6 +47,23 @@ def test_nothing_is_wrong(function):
     assert seen == ["functional", "primops", "inductor"]
 
 
+CHANNELS_LAST = """\
+inference graph
+%x: f32[2, 3, 5, 5] = input
+%w: f32[4, 3, 1, 1] = input
+%y: f32[2, 4, 5, 5] strides (100, 1, 20, 4) = aten.convolution.default(%x, %w, None, (1, 1,), (0, 0,), (1, 1,), False, (0, 0,), 1)
+%z: f32[2, 4, 5, 5] strides (100, 1, 20, 4) = aten.relu.default(%y)
+return %z
+"""
+
+
+def test_images_that_the_layout_of_images_lays_out():
+    case = Case("functional", CHANNELS_LAST, (torch.randn(2, 3, 5, 5), torch.randn(4, 3, 1, 1)))
+    assert tracework.diff(case).failure is None
+    wrong = case.replace(program=CHANNELS_LAST.replace("(100, 1, 20, 4)", "(100, 25, 1, 5)"))
+    assert tracework.diff(wrong).failure.kind == "layout"
+
+
 def test_kernels_that_rely_on_strides_and_keep_bytes_for_their_backward():
     reports = tracework.diff(torch.nn.LSTM(4, 2, batch_first=True))(torch.randn(2, 3, 4))
     assert [report.failure for report in reports] == [None]
