@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from tracework_runtime import observe
 from tracework_runtime.artifact import Artifact
+from tracework_runtime.cache.layers import FolderBelow, Layers, SharedPlace
+from tracework_runtime.cache.seal import Seal
 from tracework_runtime.cache.secret import secret
 from tracework_runtime.cache.store import Entries, MemoryStore, Store, warn_once
 from tracework_runtime.errors import ArtifactError, CacheCorrupt, CacheUnsafe
@@ -46,7 +48,7 @@ class Cache:
     def put(self, key: str, artifact: Artifact) -> None:
         """Keep an artifact in memory and on disk."""
         self._remember(key, artifact)
-        if isinstance(self.store, Store):
+        if self.store.lasting:
             self.store.put("artifact", key, artifact.to_bytes(), ".twa")
 
     def get_or_make(self, key: str, make: Callable[[], Artifact]) -> Artifact:
@@ -54,6 +56,9 @@ class Cache:
         found = self.get(key)
         if found is not None:
             return found
+        return self._made(key, make)
+
+    def _made(self, key: str, make: Callable[[], Artifact]) -> Artifact:
         made = make()
         if made.key != key:
             made = made.replace(key=key)
@@ -93,36 +98,73 @@ class Cache:
                 self._memory.popitem(last=False)
 
     def _from_disk(self, key: str) -> Artifact | None:
-        data = self.store.get("artifact", key, ".twa") if isinstance(self.store, Store) else None
+        data = self.store.get("artifact", key, ".twa") if self.store.lasting else None
         if data is None:
             return None
+        artifact = self._parsed(key, data)
+        if artifact is None:
+            self.store.drop("artifact", key, ".twa")
+            return None
+        self._remember(key, artifact)
+        return artifact
+
+    def _parsed(self, key: str, data: bytes) -> Artifact | None:
+        """An artifact that another process has made; None where it cannot be used."""
         try:
             artifact = Artifact.from_bytes(data)
             if artifact.key != key:
                 raise ArtifactError(f"it is the artifact of another key, {artifact.key[:12]}")
         except (ArtifactError, CacheCorrupt) as error:
             log.warning("stored artifact %s cannot be used (%s); it is made again", key[:12], error)
-            self.store.drop("artifact", key, ".twa")
             return None
-        self._remember(key, artifact)
         with self._lock:
             self._read.add(key)
         return artifact
 
 
 @functools.cache
-def _store(folder: str | None, limit: int, on_disk: bool, key: str | None) -> Entries:
-    if on_disk:
-        try:
-            return Store(folder, limit=limit, secret_key=secret(key))
-        except CacheUnsafe as unsafe:
-            warn_once(f"{unsafe.message}; what is compiled is kept for this process only", unsafe.advice)
-    return MemoryStore()
+def _store(folder: str | None, limit: int, on_disk: bool, key: str | None, below: tuple[str, ...], place: str | None) -> Entries:
+    if not on_disk:
+        return MemoryStore()
+    own: Entries
+    try:
+        own = Store(folder, limit=limit, secret_key=secret(key))
+    except CacheUnsafe as unsafe:
+        warn_once(f"{unsafe.message}; what is compiled is kept for this process only", unsafe.advice)
+        own = MemoryStore()
+    if not below and place is None:
+        return own
+    folders = [found for name in below if (found := _or_none(functools.partial(_below, name, key))) is not None]
+    shared_place = None if place is None else _or_none(functools.partial(_shared, place, key))
+    return Layers(own, folders, shared_place)
+
+
+def _or_none(make: Callable[[], T]) -> T | None:
+    """What is made; None where that is unsafe, which is warned of."""
+    try:
+        return make()
+    except CacheUnsafe as unsafe:
+        warn_once(f"{unsafe.message}; it is left out", unsafe.advice)
+        return None
+
+
+def _below(folder: str, key: str | None) -> FolderBelow:
+    return FolderBelow(folder, None if key is None else Seal(secret(key)))
+
+
+def _shared(address: str, key: str | None) -> SharedPlace:
+    if key is None:
+        raise CacheUnsafe(
+            f"the shared cache {address} needs a key, which its users have in common",
+            advice="set TRACEWORK_CACHE_KEY (option cache_key) to a file that all of them have",
+        )
+    return SharedPlace(address, Seal(secret(key)))
 
 
 def open_store(options: RuntimeOptions = DEFAULT_OPTIONS) -> Entries:
     """The store that these options name, or one in memory: where none is to be on disk, or none can be, which is warned of once."""
-    return _store(options.cache_dir, options.cache_limit, options.disk_cache, options.cache_key)
+    places = options.cache_layers, options.cache_shared or None
+    return _store(options.cache_dir, options.cache_limit, options.disk_cache, options.cache_key, *places)
 
 
 @functools.cache
