@@ -17,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tracework_runtime import _torch, observe
 from tracework_runtime.build import pool
+from tracework_runtime.cache.ranks import shared
 from tracework_runtime.cache.store import Entries
 from tracework_runtime.device import cpu
 from tracework_runtime.errors import BuildError
@@ -188,12 +189,31 @@ def _build_with(compiler: Compiler, jobs: Sequence[CppJob], options: RuntimeOpti
     keys = [job_key(job, compiler, options) for job in jobs]
     products = {key: None if anew else _stored(key, compiler, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if products[key] is None}
-    if missing:
+
+    def make(names: list[str]) -> Mapping[str, bytes]:
         with observe.timed("build.cpp"):
-            steps = [functools.partial(_compile, job, key, compiler, options, store) for key, job in missing.items()]
+            steps = [functools.partial(_compile, missing[key], key, compiler, options, store) for key in map(_key_of, names)]
             built = pool.run_threads(steps, options.build_jobs)
-            products.update(zip(missing, built, strict=True))
+            products.update(zip(map(_key_of, names), built, strict=True))
+        return {name: product.content for name, product in zip(names, built, strict=True)}
+
+    def take(name: str, content: bytes | None) -> bool:
+        key = _key_of(name)
+        products[key] = _stored(key, compiler, store)  # of a folder that ranks share
+        if products[key] is None and content is not None:
+            products[key] = Product(_symbol(key), content, store.put("cpp", key, content, ".so"), compiler.identity)
+        return products[key] is not None
+
+    if anew:
+        make([f"cpp/{key}" for key in missing])
+    elif missing:
+        shared(options.cache_key, [f"cpp/{key}" for key in missing], make, take)
     return [product for key in keys if (product := products[key]) is not None]
+
+
+def _key_of(name: str) -> str:
+    """Of what ranks share under this name."""
+    return name.partition("/")[2]
 
 
 def _stored(key: str, compiler: Compiler, store: Entries) -> Product | None:

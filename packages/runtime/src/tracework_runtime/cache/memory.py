@@ -6,12 +6,13 @@ import functools
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tracework_runtime import observe
 from tracework_runtime.artifact import Artifact
 from tracework_runtime.cache.layers import FolderBelow, Layers, SharedPlace
+from tracework_runtime.cache.ranks import Make, Take, shared
 from tracework_runtime.cache.seal import Seal
 from tracework_runtime.cache.secret import secret
 from tracework_runtime.cache.store import Entries, MemoryStore, Store, warn_once
@@ -22,16 +23,20 @@ __all__ = ["Cache", "open_cache", "open_store"]
 
 log = logging.getLogger("tracework.runtime.cache")
 T = TypeVar("T")
+Share = Callable[[Sequence[str], Make, Take], None]
 
 
 class Cache:
     """Artifacts by key: first this process's own, then the disk's, if the store is on one."""
 
-    def __init__(self, store: Entries, *, entries: int = 512) -> None:
+    def __init__(self, store: Entries, *, entries: int = 512, share: Share | None = None) -> None:
+        """share: has one of several ranks make what all of them need."""
         self.store = store
         self.entries = entries
+        self._share = share
         self._memory: OrderedDict[str, Artifact] = OrderedDict()
         self._read: set[str] = set()
+        self._refused: set[str] = set()
         self._lock = threading.RLock()  # a destructor that runs while it is held may compile
 
     def get(self, key: str) -> Artifact | None:
@@ -56,7 +61,23 @@ class Cache:
         found = self.get(key)
         if found is not None:
             return found
-        return self._made(key, make)
+        if self._share is None or key in self._refused:
+            return self._made(key, make)
+        got: list[Artifact] = []
+
+        def make_here(names: list[str]) -> Mapping[str, bytes]:
+            got.append(self._made(key, make))
+            return {name: got[0].to_bytes() for name in names}
+
+        def take(name: str, content: bytes | None) -> bool:
+            artifact = self._from_disk(key)  # of a folder that the ranks share
+            if artifact is None and content is not None and (artifact := self._parsed(key, content)) is not None:
+                self.put(key, artifact)
+            got.extend([] if artifact is None else [artifact])
+            return artifact is not None
+
+        self._share([f"artifact/{key}"], make_here, take)
+        return got[0]
 
     def _made(self, key: str, make: Callable[[], Artifact]) -> Artifact:
         made = make()
@@ -82,6 +103,7 @@ class Cache:
             if key not in self._read:
                 return False
             self._read.discard(key)
+            self._refused.add(key)
             self._memory.pop(key, None)
         self.store.drop("artifact", key, ".twa")
         return True
@@ -168,10 +190,10 @@ def open_store(options: RuntimeOptions = DEFAULT_OPTIONS) -> Entries:
 
 
 @functools.cache
-def _cache(store: Entries) -> Cache:
-    return Cache(store)
+def _cache(store: Entries, key: str | None) -> Cache:
+    return Cache(store, share=functools.partial(shared, key))
 
 
 def open_cache(options: RuntimeOptions = DEFAULT_OPTIONS) -> Cache:
     """The process's artifact cache for these options."""
-    return _cache(open_store(options))
+    return _cache(open_store(options), options.cache_key)
