@@ -130,16 +130,17 @@ class EntryStore:
 
 
 def check_compiler(options: Options) -> None:
-    """A compiler is looked for before anything is captured or compiled: kernels for the CPU cannot be made without one."""
+    """Raises MissingCompiler where there is none, before anything is captured or compiled."""
     try:
         runtime.find_compiler(options.cxx or None)
     except runtime.BuildError as error:
         raise MissingCompiler(error) from error
 
 
-def compiles_for_cpu_only(options: Options) -> bool:
-    """Whether kernels for the CPU are surely compiled."""
-    return bool(options.cxx) or not torch.cuda.is_available()
+def check_named_compiler(options: Options) -> None:
+    """The same for a compiler that was asked for; without any, graphs run by their operators."""
+    if options.cxx:
+        check_compiler(options)
 
 
 def store_of(options: Options, prepare: Callable[[], object]) -> EntryStore | None:

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -25,10 +26,10 @@ from tracework_runtime.build import pool
 from tracework_runtime.cache.ranks import shared
 from tracework_runtime.cache.store import Entries
 from tracework_runtime.device import cpu
-from tracework_runtime.errors import BuildError
+from tracework_runtime.errors import BuildError, NoCompiler
 from tracework_runtime.options import RuntimeOptions
 
-__all__ = ["BASE_FLAGS", "Compiler", "CppJob", "build_all", "find_compiler"]
+__all__ = ["BASE_FLAGS", "Compiler", "CppJob", "build_all", "compiler_for", "find_compiler"]
 
 BASE_FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-w")
 _EXCERPT_LINES = 12
@@ -94,22 +95,46 @@ _WITHOUT_OPENMP: set[Compiler] = set()
 def find_compiler(wanted: str | None = None) -> Compiler:
     """The compiler to use: `wanted` if given, else the first of COMPILERS that is there.
 
-    Raises BuildError naming the `ziglang` extra where there is none.
+    Raises NoCompiler, which names the `ziglang` extra, where there is none.
     """
     if wanted:
         words = tuple(wanted.split())
         if shutil.which(words[0]) is None:
-            raise BuildError(f"C++ compiler {wanted!r} not found", advice="unset the option cxx, or install it")
+            raise NoCompiler(f"C++ compiler {wanted!r} not found", advice="unset the option cxx, or install it")
         return _found(words, _openmp_flags())
     for _, find, brings_openmp in COMPILERS:
         words_found = find()
         if words_found:
             return _found(words_found, _openmp_flags() if brings_openmp else ())
     names = ", ".join(name for name, _, _ in COMPILERS)
-    raise BuildError(
+    raise NoCompiler(
         f"no C++ compiler: looked for {names}",
-        advice="pip install 'tracework-runtime[ziglang]', or install g++",
+        advice="pip install 'tracework-runtime[ziglang]', install g++, or name one (option cxx, TRACEWORK_CXX)",
     )
+
+
+def compiler_for(options: RuntimeOptions, store: Entries) -> Compiler:
+    """The compiler to use; where there is none, that which made what a store has, which compiles nothing here. Raises NoCompiler."""
+    try:
+        return find_compiler(options.cxx)
+    except NoCompiler:
+        kept = None if options.cxx else store.get(*_USED)
+        try:
+            facts = json.loads(kept or b"")
+            return Compiler((), facts["identity"], tuple(facts["openmp"]))
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise
+
+
+_USED = ("compiler", "used", ".json")
+"""The name of the entry that has what a store's products were made with last."""
+
+
+def _remember(compiler: Compiler, store: Entries) -> None:
+    facts = json.dumps({"identity": compiler.identity, "openmp": compiler.openmp[:1]}).encode()
+    if store.get(*_USED) != facts:
+        store.put(*_USED[:2], facts, _USED[2])
 
 
 def _found(words: tuple[str, ...], openmp: tuple[str, ...]) -> Compiler:
@@ -166,15 +191,15 @@ def job_key(job: CppJob, compiler: Compiler, options: RuntimeOptions) -> str:
 def build_all(jobs: Sequence[CppJob], options: RuntimeOptions, store: Entries, *, anew: bool = False) -> list[Product]:
     """The shared object of each job, compiling what the store does not have; all of them where `anew`.
 
-    Raises BuildError with the compiler's first complaint.
+    Raises BuildError with the compiler's first complaint, NoCompiler where there is none and the store does not have all.
     """
     if not jobs:
         return []
-    compiler = find_compiler(options.cxx)
+    compiler = compiler_for(options, store)
     try:
         return _build_with(compiler, jobs, options, store, anew)
-    except BuildError:
-        if has_openmp(compiler):
+    except BuildError as error:
+        if isinstance(error, NoCompiler) or has_openmp(compiler):
             raise
     warnings.warn(
         f"{compiler.identity} compiles nothing with {' '.join(compiler.openmp)}: kernels for the CPU run on one thread\n"
@@ -191,10 +216,13 @@ def _build_with(compiler: Compiler, jobs: Sequence[CppJob], options: RuntimeOpti
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if products[key] is None}
 
     def make(names: list[str]) -> Mapping[str, bytes]:
+        if not compiler.command:
+            find_compiler(options.cxx)
         with observe.timed("build.cpp"):
             steps = [functools.partial(_compile, missing[key], key, compiler, options, store) for key in map(_key_of, names)]
             built = pool.run_threads(steps, options.build_jobs)
             products.update(zip(map(_key_of, names), built, strict=True))
+        _remember(compiler, store)
         return {name: product.content for name, product in zip(names, built, strict=True)}
 
     def take(name: str, content: bytes | None) -> bool:
