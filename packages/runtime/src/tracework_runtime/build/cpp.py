@@ -76,17 +76,22 @@ def _zig() -> tuple[str, ...] | None:
     return (sys.executable, "-m", "ziglang", "c++") if importlib.util.find_spec("ziglang") else None
 
 
-# Tried in this order. zig brings no OpenMP runtime: its kernels run on one thread.
-COMPILERS: tuple[tuple[str, Callable[[], tuple[str, ...] | None], bool], ...] = (
-    ("g++", _on_path("g++"), True),
-    ("c++", _on_path("c++"), True),
-    ("clang++", _on_path("clang++"), True),
-    ("ziglang", _zig, False),
+COMPILERS: tuple[tuple[str, Callable[[], tuple[str, ...] | None]], ...] = (
+    ("g++", _on_path("g++")),
+    ("c++", _on_path("c++")),
+    ("clang++", _on_path("clang++")),
+    ("ziglang", _zig),
 )
+"""Tried in this order."""
 
 
 _ONE_THREAD = ("-fopenmp-simd",)
 """The pragmas of vector loops need no library."""
+_FOR_ZIG = ("-nostdlib++", "-fno-exceptions")
+"""Without them, zig builds its C++ library first, which kernels do not use."""
+_GNUS_OWN = "-fno-tree-"
+"""How flags begin that clang passes over and zig refuses."""
+_KMPC = Path(__file__).with_name("kmpc.cpp")
 _PROBE_TIMEOUT = 60.0
 _WITHOUT_OPENMP: set[Compiler] = set()
 
@@ -101,12 +106,12 @@ def find_compiler(wanted: str | None = None) -> Compiler:
         words = tuple(wanted.split())
         if shutil.which(words[0]) is None:
             raise NoCompiler(f"C++ compiler {wanted!r} not found", advice="unset the option cxx, or install it")
-        return _found(words, _openmp_flags())
-    for _, find, brings_openmp in COMPILERS:
+        return _found(words)
+    for _, find in COMPILERS:
         words_found = find()
         if words_found:
-            return _found(words_found, _openmp_flags() if brings_openmp else ())
-    names = ", ".join(name for name, _, _ in COMPILERS)
+            return _found(words_found)
+    names = ", ".join(name for name, _ in COMPILERS)
     raise NoCompiler(
         f"no C++ compiler: looked for {names}",
         advice="pip install 'tracework-runtime[ziglang]', install g++, or name one (option cxx, TRACEWORK_CXX)",
@@ -137,9 +142,15 @@ def _remember(compiler: Compiler, store: Entries) -> None:
         store.put(*_USED[:2], facts, _USED[2])
 
 
-def _found(words: tuple[str, ...], openmp: tuple[str, ...]) -> Compiler:
-    compiler = Compiler(words, _identity(words), openmp)
+def _found(words: tuple[str, ...]) -> Compiler:
+    if _is_zig(words):
+        words = (*words, *_FOR_ZIG)
+    compiler = Compiler(words, _identity(words), _openmp_flags_of_zig() if _is_zig(words) else _openmp_flags())
     return dataclasses.replace(compiler, openmp=_ONE_THREAD) if compiler in _WITHOUT_OPENMP else compiler
+
+
+def _is_zig(words: Sequence[str]) -> bool:
+    return "ziglang" in words or Path(words[0]).name == "zig"
 
 
 def has_openmp(compiler: Compiler) -> bool:
@@ -179,6 +190,13 @@ def _openmp_flags() -> tuple[str, ...]:
     """OpenMP linked against torch's own runtime first: two runtimes would mean two pools of spinning threads."""
     library = _torch.openmp_library()
     return ("-fopenmp", "-Wl,--as-needed", str(library)) if library else ("-fopenmp",)
+
+
+def _openmp_flags_of_zig() -> tuple[str, ...]:
+    """zig has clang's OpenMP without its runtime, which kmpc.cpp stands for, over torch's own; the first flag is part of keys."""
+    library = _torch.openmp_library()
+    version = hashlib.sha256(_KMPC.read_bytes()).hexdigest()[:12]
+    return (f"-DTW_KMPC={version}", "-fopenmp", str(_KMPC), "-Wl,--as-needed", str(library)) if library else _ONE_THREAD
 
 
 def job_key(job: CppJob, compiler: Compiler, options: RuntimeOptions) -> str:
@@ -273,7 +291,8 @@ def _compiled(folder: Path, job: CppJob, key: str, compiler: Compiler, options: 
     """What the compiler makes of a job. Raises OSError where the folder has no room, BuildError where the compiler is at fault."""
     source, product = folder / f"{key[:16]}.cpp", folder / "out.so"
     source.write_text(f'{job.source}\nextern "C" {{ extern const char {_symbol(key)}; const char {_symbol(key)} = 1; }}\n')
-    before = [*compiler.command, *BASE_FLAGS, *job.flags, *options.cxx_flags]
+    flags = [flag for flag in job.flags if not (_is_zig(compiler.command) and flag.startswith(_GNUS_OWN))]
+    before = [*compiler.command, *BASE_FLAGS, *flags, *options.cxx_flags]
     command = [*before, str(source), "-o", str(product), *compiler.openmp]
     run = _run(command, options.cxx_timeout, folder)
     if run.returncode != 0:
