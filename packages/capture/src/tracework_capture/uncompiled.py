@@ -63,16 +63,21 @@ def collected() -> Iterator[list[Uncompiled]]:
 
 
 def report_uncompiled(
-    reason: str, place: str, cure: str = NEXT, text: str = "", category: type[UncompiledWarning] = UncompiledWarning
+    reason: str,
+    place: str,
+    cure: str = NEXT,
+    text: str = "",
+    category: type[UncompiledWarning] = UncompiledWarning,
+    quiet: bool = False,
 ) -> None:
     """Says that tensor operations run uncompiled: to the collectors and, once for a reason at a place, to the log and as a warning for the
-    user's file and line. text: the warning's, instead of one that is made of the others."""
+    user's file and line. text: the warning's, instead of one that is made of the others. quiet: only the collectors are told."""
     what = Uncompiled(reason, place)
     tell("uncompiled", what)
     for found in _collectors:
         if what not in found:
             found.append(what)
-    if what in _warned:
+    if quiet or what in _warned:
         return
     _warned.add(what)
     _warn(text or f"tensor operations run uncompiled: {reason}\n  at {place}\n  try: {cure}", place, category)

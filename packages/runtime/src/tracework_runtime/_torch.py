@@ -30,6 +30,7 @@ __all__ = [
     "library_settings",
     "openmp_library",
     "pack_convolution",
+    "part_of_store",
     "pool_parts",
     "profiler_enabled",
     "release",
@@ -37,6 +38,7 @@ __all__ = [
     "set_versions",
     "storage_count",
     "storage_count_place",
+    "store_of_ranks",
     "tensor_of_handle",
     "tensor_place",
 ]
@@ -232,3 +234,21 @@ def pack_linear(*args: Any) -> torch.Tensor:
 def packed_nbytes(packed: torch.Tensor) -> int:
     """Bytes of weights in a layout of the CPU library."""
     return int(torch.ops.mkldnn._nbytes(packed))
+
+
+def store_of_ranks() -> Any:
+    """The store of torch.distributed, where it is initialised with several ranks; else None."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.distributed_c10d._get_default_store() if distributed.get_world_size() > 1 else None
+
+
+def part_of_store(store: Any, prefix: str) -> Any:
+    """The keys of a store that begin so. Where the store can have one, over a connection of its own, which no other thread's wait holds up."""
+    distributed = sys.modules["torch.distributed"]
+    try:
+        store = store.clone()
+    except (AttributeError, NotImplementedError, RuntimeError):
+        pass
+    return distributed.PrefixStore(prefix, store)

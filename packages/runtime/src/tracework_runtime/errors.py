@@ -16,6 +16,7 @@ __all__ = [
     "InputError",
     "LaunchError",
     "LoadError",
+    "NoCompiler",
     "NotRecorded",
     "ProgramFileError",
     "ResultMismatch",
@@ -60,6 +61,10 @@ class BuildError(RuntimeFailure):
     def __init__(self, message: str, *, advice: str = "", excerpt: str = "") -> None:
         self.excerpt = excerpt
         super().__init__(f"{message}\n{excerpt}" if excerpt else message, advice=advice)
+
+
+class NoCompiler(BuildError):
+    """There is no C++ compiler on this machine, or the one that was named is not there."""
 
 
 class LoadError(RuntimeFailure):

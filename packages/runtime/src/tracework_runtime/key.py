@@ -87,7 +87,7 @@ def _version(name: str) -> str:
 
 def _compiler(facts: KeyFacts) -> str:
     try:
-        compiler = cpp.find_compiler(facts.runtime.cxx)
+        compiler = cpp.compiler_for(facts.runtime, open_store(facts.runtime))
     except BuildError:
         return "none"
     return " ".join((compiler.identity, *cpp.BASE_FLAGS, *compiler.openmp[:1]))

@@ -30,6 +30,12 @@ class RuntimeOptions:
     triton_workers: int | None = _option(None, changes_code=False, doc="warm Triton processes; None: cores, at most 16")
     cache_dir: str | None = _option(None, changes_code=False, doc="cache folder; None: the user's cache folder")
     cache_key: str | None = _option(None, changes_code=False, doc="file of the key that seals entries; None: the user's own")
+    cache_layers: tuple[str, ...] = _option(
+        (), changes_code=False, doc="cache folders that are only read, where the own has nothing"
+    )
+    cache_shared: str | None = _option(
+        None, changes_code=False, doc="folder, or address of a file system of fsspec, that machines share; it takes a cache_key"
+    )
     disk_cache: bool = _option(True, changes_code=False, doc="store on disk what was built")
     cache_limit: int = _option(8 << 30, changes_code=False, doc="bytes kept before the oldest entries go")
     cudagraph_warmup: int = _option(

@@ -73,7 +73,7 @@ def test_compile_error_has_an_excerpt(options):
 
 
 def test_missing_compiler_names_the_extra(monkeypatch):
-    monkeypatch.setattr(cpp, "COMPILERS", (("g++", lambda: None, True),))
+    monkeypatch.setattr(cpp, "COMPILERS", (("g++", lambda: None),))
     cpp.find_compiler.cache_clear()
     try:
         with pytest.raises(BuildError, match="ziglang"):

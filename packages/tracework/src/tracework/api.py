@@ -105,8 +105,10 @@ def _optimizer(
     options = build(mode, ours, environment)
     settings = torch_settings.now(environment.torchs, options=False)
     job_id = settings.job_id or environment.job_id
-    if environment.dynamism or job_id:
-        dynamism.keep(environment.dynamism or dynamism.file_of(environment.cache_dir, job_id))
+    if environment.dynamism:
+        dynamism.keep(environment.dynamism)
+    elif job_id:
+        dynamism.keep_job(job_id, options)
     if environment.trace_dir:
         from .reports.trace import begin  # with what makes data of products
 

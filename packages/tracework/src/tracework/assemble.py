@@ -17,8 +17,8 @@ import tracework_primops as primops
 import tracework_runtime as runtime
 
 from . import _torch, activity, cases, logs, passes
-from .entry_store import check_compiler, compiles_for_cpu_only, recorded, runtime_options, with_recipe
-from .errors import CompileError, MissingCompiler, TraceworkError
+from .entry_store import check_named_compiler, recorded, runtime_options, with_recipe
+from .errors import CompileError, TraceworkError
 from .fx_lines import fx_lines, places
 from .lazy_inputs import is_lazy, resolved
 from .observe import Observe, instead_of, tell
@@ -28,6 +28,9 @@ AOT_STAGES = {"functional": "aotautograd", "between": "between", "attention": "a
 """What observers call the products of aotautograd."""
 RECORDED = frozenset({"cuda"})
 """Types of devices whose work is recorded as CUDA graphs."""
+_CPU = torch.device("cpu")
+_warned: set[str] = set()
+"""What holds for the process and was warned of."""
 ONE_OPERATOR = frozenset({"cuda"})
 """Types of devices on which attention that is written out is trained as one operator."""
 
@@ -196,17 +199,10 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     if options.fallback_by_default:
         return aot_eager_backend(options, observe)
     compiler = GraphCompiler(options, Stage(observe, options.progress))
-    if compiles_for_cpu_only(options):
-        check_compiler(options)
-
-    def prepare(example_inputs: list[Any]) -> None:
-        compiler.warm_up(example_inputs)
-        if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
-            check_compiler(options)
-
+    check_named_compiler(options)
     # what moves images chooses other kernels, with other bits
     facts = {**compiler.facts, "channels_last": options.numerics == "default"}
-    return _ahead_of_time(options, observe, compiler, compiler.unguarded, prepare, **facts)
+    return _ahead_of_time(options, observe, compiler, compiler.unguarded, compiler.warm_up, **facts)
 
 
 def engine_backend(name: str, options: Options, observe: Observe, given: Mapping[str, Any]) -> Callable[..., Any]:
@@ -217,14 +213,7 @@ def engine_backend(name: str, options: Options, observe: Observe, given: Mapping
     own = GraphCompiler(options, stage)
 
     def on_engine(instead: Compile) -> Compile:
-        def fallback(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
-            try:
-                check_compiler(options)
-            except MissingCompiler:
-                return _torch.below_views(gm)
-            return instead(gm, spec, report)
-
-        return EngineCompiler(name, given, options.index_checks, fallback, stage)
+        return EngineCompiler(name, given, options.index_checks, instead, stage)
 
     return _ahead_of_time(options, observe, on_engine(own), on_engine(own.unguarded), **own.facts)
 
@@ -323,7 +312,12 @@ class GraphCompiler:
         if logs.is_on("plan"):  # the cache has what was made of a plan, not the plan
             self._stage.observed("plan", self._plan, prims)
         cache = runtime.open_cache(self._runtime)
-        loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
+        try:
+            loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
+        except CompileError as error:
+            if not isinstance(error.__cause__, runtime.NoCompiler):
+                raise
+            return self._by_operators(gm, error.__cause__)
         if (instead := instead_of(loaded)) is not loaded:  # it is seen step by step, which no recording is
             return instead
         if self._options.kernel_ranges:
@@ -334,6 +328,16 @@ class GraphCompiler:
         """The artifact of a functional graph, which is not loaded."""
         prims = self._stage.observed("primops", self.prims, gm, spec)
         return self._stage.observed("inductor", self._artifact, prims, runtime.open_cache(self._runtime))
+
+    def _by_operators(self, gm: torch.fx.GraphModule, missing: runtime.NoCompiler) -> Callable[..., Any]:
+        """The graph, run by eager's kernels. Collectors are told of each graph, the user is warned once."""
+        reason, place = "there is no C++ compiler", activity.compiling() or "a graph"
+        text = (
+            f"graphs for the CPU run by eager's kernels: {missing.message}\n  at {place}, and elsewhere\n  try: {missing.advice}"
+        )
+        capture.report_uncompiled(reason, place, text=text, quiet=reason in _warned)
+        _warned.add(reason)
+        return _torch.below_views(gm)
 
     def _plan(self, prims: Any) -> inductor.KernelPlan:
         return inductor.plan_graph(prims, self.inductor.under(inductor.Settings.now()), runtime=self._runtime)
@@ -359,6 +363,10 @@ class GraphCompiler:
         options = self.inductor.under(inductor.Settings.now())
         facts = runtime.KeyFacts(prims.fingerprint(), options.fingerprint(), self._runtime, devices)
         key = runtime.cache_key(facts)
-        return cache.get_or_make(key, lambda: inductor.compile_graph(prims, options, runtime=self._runtime)).placed(
-            inductor.places(prims)
-        )
+
+        def make() -> runtime.Artifact:
+            if any(getattr(i.spec, "device", None) == _CPU and len(i.spec.sizes) for i in prims.inputs):
+                runtime.find_compiler(self._options.cxx or None)  # before the work of lowering, which would be in vain
+            return inductor.compile_graph(prims, options, runtime=self._runtime)
+
+        return cache.get_or_make(key, make).placed(inductor.places(prims))

@@ -101,14 +101,14 @@ class _Stored:
 
 def _with_store(factory: BackendFactory, options: Options) -> Backend:
     """The backend, with captured entries where they are kept. Raises MissingCompiler."""
-    from .entry_store import check_compiler, compiles_for_cpu_only, store_of  # with the runtime
+    from .entry_store import check_named_compiler, store_of  # with the runtime
 
     backend = _Stored(factory, options)
     store = store_of(options, backend.prepare)
     if store is None:
         return backend.prepare()
-    if compiles_for_cpu_only(options) and not options.fallback_by_default:
-        check_compiler(options)
+    if not options.fallback_by_default:
+        check_named_compiler(options)
     setattr(backend, ENTRIES, store)
     return backend
 

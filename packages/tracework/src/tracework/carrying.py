@@ -9,17 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import config
+from . import config, dynamism
 from .errors import InvalidArgument, TraceworkError
 from .options import build
-
-OF_THIS_MACHINE = frozenset({"package"})
-"""Kinds of entries that say something of this machine's files only."""
 
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What save_cache_artifacts() and load_cache_artifacts() have carried: keys by kind ("artifact", "entry", "cpp", "triton", "choice", "cut")."""
+    """What save_cache_artifacts() and load_cache_artifacts() have carried: keys by kind ("artifact", "entry", "cpp", "triton", "choice", "cut",
+    "dynamism")."""
 
     artifacts: dict[str, list[str]] = field(default_factory=dict)
 
@@ -52,30 +50,32 @@ def _store() -> Any:
     from .entry_store import runtime_options
 
     store = runtime.open_cache(runtime_options(build(None, None, config.current()))).store
-    return store if isinstance(store, runtime.Store) else None
+    return store if store.lasting else None
 
 
-def save_cache_artifacts() -> tuple[bytes, CacheInfo] | None:
+def save_cache_artifacts(*, key: bytes | str | None = None) -> tuple[bytes, CacheInfo] | None:
     """The entries of the disk cache that this process has made or used, as bytes for load_cache_artifacts(), and their keys; None where there
-    are none.
+    are none. key: signs them, so that load_cache_artifacts(..., key=) takes them for yours.
 
     They are text, numbers and machine code, never pickles. Functions that were compiled with a `cache_dir` of their own are left out.
     """
     from tracework_runtime import carry
+    from tracework_runtime.cache.store import OF_THIS_MACHINE
 
     store = _store()
-    if store is None or not store.used:
+    if store is None:
         return None
+    dynamism.put_jobs()
     names = sorted(name for name in store.used if name[0] not in OF_THIS_MACHINE)
-    return carry(store, names), _info(names)
+    return (carry(store, names, key), _info(names)) if names else None
 
 
-def load_cache_artifacts(serialized_artifacts: bytes) -> CacheInfo | None:
+def load_cache_artifacts(serialized_artifacts: bytes, *, key: bytes | str | None = None) -> CacheInfo | None:
     """Puts what save_cache_artifacts() gave into the disk cache, so that what is compiled next is found there; None where there is no disk
     cache.
 
-    The entries are programs that will run: load only what you trust. Raises InvalidArgument for bytes that are damaged, of another version or
-    something else.
+    The entries are programs that will run: load only what you trust. key: only what was signed with it is loaded. Raises InvalidArgument for
+    bytes that are damaged, not signed so, of another version or something else.
     """
     from tracework_runtime import ArtifactError, CacheCorrupt, put_carried
 
@@ -87,7 +87,7 @@ def load_cache_artifacts(serialized_artifacts: bytes) -> CacheInfo | None:
     if store is None:
         return None
     try:
-        return _info(put_carried(store, bytes(serialized_artifacts)))
+        return _info(put_carried(store, bytes(serialized_artifacts), key))
     except (ArtifactError, CacheCorrupt) as error:
         raise InvalidArgument(f"load_cache_artifacts(): {error}. Give the bytes that save_cache_artifacts() gave.") from error
 

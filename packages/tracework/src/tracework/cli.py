@@ -139,6 +139,8 @@ def doctor() -> None:
     table.add_row("C++ compiler", compiler)
     table.add_row("CUDA device", torch.cuda.get_device_name() if torch.cuda.is_available() else "none")
     table.add_row("cache folder", settings.cache_dir)
+    table.add_row("cache folders that are only read", settings.cache_layers or "none")
+    table.add_row("shared cache", settings.cache_shared or "none")
     for name, state in backends.states().items():
         table.add_row(f"backend {name}", state.text)
     console.print(table)
@@ -198,27 +200,37 @@ def verify(folder: _Folder = "") -> None:
     raise typer.Exit(1 if found else 0)
 
 
+_Key = Annotated[str, typer.Option("--key", help="a file whose bytes are the key that signs what is carried")]
+
+
+def _key(file: str) -> bytes | None:
+    """Raises OSError for a file that cannot be read."""
+    return Path(file).read_bytes() if file else None
+
+
 @cache.command(name="save")
-def save_cache(file: Annotated[str, typer.Argument(help="the file to write")], folder: _Folder = "") -> None:
+def save_cache(file: Annotated[str, typer.Argument(help="the file to write")], folder: _Folder = "", key: _Key = "") -> None:
     """Writes all entries to one file, which `tracework cache load` reads on another machine of the same kind."""
     from tracework_runtime import carry
 
     with _told():
         store = _store(folder)
         names = sorted(store.names())
-        content = carry(store, names)
+        content = carry(store, names, _key(key))
         Path(file).write_bytes(content)
     console.print(f"{len(names)} entries of {store.folder}, {len(content):,} bytes, are in {file}", soft_wrap=True)
 
 
 @cache.command(name="load")
-def load_cache(file: Annotated[str, typer.Argument(help="what `tracework cache save` wrote")], folder: _Folder = "") -> None:
-    """Puts the entries of a file into the cache. They are programs that will run: load only what you trust."""
+def load_cache(
+    file: Annotated[str, typer.Argument(help="what `tracework cache save` wrote")], folder: _Folder = "", key: _Key = ""
+) -> None:
+    """Puts the entries of a file into the cache. They are programs that will run: load only what you trust. With a key, it has to be signed."""
     from tracework_runtime import put_carried
 
     with _told():
         store = _store(folder)
-        names = put_carried(store, Path(file).read_bytes())
+        names = put_carried(store, Path(file).read_bytes(), _key(key))
     console.print(f"{len(names)} entries of {file} are in {store.folder}", soft_wrap=True)
 
 

@@ -102,7 +102,7 @@ def set_enable_guard_collectives(enabled: bool) -> bool:
     """
     if enabled:
         raise InvalidArgument(
-            "set_enable_guard_collectives(True): each rank compiles for itself, without collectives. Leave it out, and warm every rank up with"
+            "set_enable_guard_collectives(True): each rank decides for itself what it compiles. Leave it out, and warm every rank up with"
             " the same sizes, or mark sizes that differ with mark_dynamic."
         )
     return False

@@ -61,6 +61,14 @@ ENVIRONMENT: Mapping[str, Variable] = {
     "TRACEWORK_CACHE_KEY": Variable(
         "cache_key", str, "file of the key that seals the disk cache's entries; left out: ~/.config/tracework/cache.key"
     ),
+    "TRACEWORK_CACHE_LAYERS": Variable(
+        "cache_layers",
+        str,
+        "cache folders that are only read, such as an image's, between colons; asked for what the own one does not have",
+    ),
+    "TRACEWORK_CACHE_SHARED": Variable(
+        "cache_shared", str, "folder, or address such as s3://bucket/cache, that machines share; it takes TRACEWORK_CACHE_KEY"
+    ),
     "TRACEWORK_CACHE": Variable("cache", _flag, "0: neither read nor write the disk cache"),
     "TRACEWORK_CXX": Variable("cxx", str, "the C++ compiler to use for CPU kernels"),
     "TRACEWORK_DYNAMIC_SOURCES": Variable(
@@ -90,7 +98,7 @@ ENVIRONMENT: Mapping[str, Variable] = {
     "TRACEWORK_JOB_ID": Variable(
         "job_id",
         str,
-        "name under which the cache folder keeps, from run to run, which sizes and numbers were seen to change",
+        "name under which the cache keeps, from run to run, which sizes and numbers were seen to change; programs may share one",
         ("TORCH_COMPILE_JOB_ID", "TORCH_COMPILE_STICKY_PGO_KEY"),
     ),
     "TRACEWORK_DUMP": Variable("dump_dir", str, "folder that receives each stage's text"),
@@ -115,6 +123,8 @@ class Config:
     logs: str = ""
     cache_dir: str = ""
     cache_key: str = ""
+    cache_layers: str = ""
+    cache_shared: str = ""
     cache: bool = True
     cxx: str = ""
     dynamic_sources: str = ""

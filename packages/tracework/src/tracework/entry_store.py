@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +23,7 @@ from .errors import MissingCompiler
 from .options import Options
 
 KIND, SUFFIX = "entry", ".twe"
-FREE = frozenset({"cache_dir", "cache_key", "jobs", "progress", "suppress_errors"})
+FREE = frozenset({"cache_dir", "cache_key", "cache_layers", "cache_shared", "jobs", "progress", "suppress_errors"})
 """Options that change nothing of what is captured and compiled."""
 OF_PROGRAM = (
     *("cudagraph_policy", "guard_filter_fn", "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass"),
@@ -39,6 +40,8 @@ def runtime_options(options: Options) -> runtime.RuntimeOptions:
         triton_workers=options.jobs,
         cache_dir=options.cache_dir or None,
         cache_key=options.cache_key or None,
+        cache_layers=tuple(folder for folder in options.cache_layers.split(os.pathsep) if folder),
+        cache_shared=options.cache_shared or None,
         disk_cache=options.cache,
         cudagraph_capture_sizes=options.cudagraph_capture_sizes,
         graph_partition=options.graph_partition,
@@ -127,16 +130,17 @@ class EntryStore:
 
 
 def check_compiler(options: Options) -> None:
-    """A compiler is looked for before anything is captured or compiled: kernels for the CPU cannot be made without one."""
+    """Raises MissingCompiler where there is none, before anything is captured or compiled."""
     try:
         runtime.find_compiler(options.cxx or None)
     except runtime.BuildError as error:
         raise MissingCompiler(error) from error
 
 
-def compiles_for_cpu_only(options: Options) -> bool:
-    """Whether kernels for the CPU are surely compiled."""
-    return bool(options.cxx) or not torch.cuda.is_available()
+def check_named_compiler(options: Options) -> None:
+    """The same for a compiler that was asked for; without any, graphs run by their operators."""
+    if options.cxx:
+        check_compiler(options)
 
 
 def store_of(options: Options, prepare: Callable[[], object]) -> EntryStore | None:

@@ -42,6 +42,8 @@ class Options:
         cache: read and write the disk cache.
         cache_dir: folder of the disk cache.
         cache_key: file of the key that seals the disk cache's entries; empty: the user's own.
+        cache_layers: cache folders that are only read, between colons, asked in this order for what cache_dir does not have.
+        cache_shared: folder, or address such as s3://bucket/cache (by fsspec), that machines share; it takes a cache_key that they have in common.
         cxx: C++ compiler; empty finds one.
         suppress_errors: run a graph uncompiled, with a warning, when its compilation fails, whatever the backend.
         guard_filter_fn: drops guards; unsafe, as in torch.compile.
@@ -79,6 +81,8 @@ class Options:
     cache: bool = field(default=True, metadata={"code": False})
     cache_dir: str = field(default="", metadata={"code": False})
     cache_key: str = field(default="", metadata={"code": False})
+    cache_layers: str = field(default="", metadata={"code": False})
+    cache_shared: str = field(default="", metadata={"code": False})
     cxx: str = field(default="", metadata={"code": True})
     suppress_errors: bool = field(default=False, metadata={"code": False})
     guard_filter_fn: Callable[..., Any] | None = field(default=None, metadata={"code": False})
@@ -203,6 +207,8 @@ def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -
         "cache": config.cache and not settings.force_disable_caches,
         "cache_dir": config.cache_dir,
         "cache_key": config.cache_key,
+        "cache_layers": config.cache_layers,
+        "cache_shared": config.cache_shared,
         "cxx": config.cxx,
         "suppress_errors": config.suppress_errors or settings.suppress_errors,
         "dynamic_sources": settings.dynamic_sources or config.dynamic_sources,

@@ -133,7 +133,7 @@ IGNORED_OPTIONS = {
         " use_experimental_benchmarker use_torch_profiler_benchmarker enable_caching_generated_triton_templates"
         " runtime_estimations_mms_benchmark estimate_op_runtime apply_gumbel_max_trick use_rand4x"
     ),
-    "the cache is on disk, checked entry by entry, and not shared by a server": (
+    "the cache is on disk, checked entry by entry; cache_shared names a place that machines share": (
         "fx_graph_remote_cache autotune_local_cache autotune_remote_cache bundled_autotune_remote_cache remote_gemm_autotune_cache"
         " bundle_triton_into_fx_graph_cache non_blocking_remote_cache_write global_cache_dir unsafe_marked_cacheable_functions"
         " unsafe_skip_cache_dynamic_shape_guards _cache_config_* _save_config_ignore file_lock_timeout"

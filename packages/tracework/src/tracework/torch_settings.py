@@ -101,7 +101,7 @@ IGNORED_SETTINGS = {
         " ban_recompute_* cse donated_buffer is_non_builtin_to_include max_dist_from_bw memory_budget_pareto_dir recompute_views"
         " remat_using_tags_for_fwd_loss_bwd_graph saved_tensors_hooks_filtering_mode treat_parameters_as_free_to_save"
     ),
-    "the cache is on disk, checked entry by entry, and not shared by a server": (
+    "the cache is on disk, checked entry by entry; cache_shared names a place that machines share": (
         "*_autograd_cache autograd_cache_* bypass_autograd_cache_key _sync_cache_decision_cross_ranks"
     ),
     "collectives are not reordered or bucketed": "unsafe_allow_optimization_of_collectives _sync_decision_cross_ranks",
@@ -130,7 +130,7 @@ REFUSED_SETTINGS = {
     "backends and options belong to a compile() call. Give them there": (
         "debug_backend_override debug_inductor_config_override debug_dynamo_config_override"
     ),
-    "ranks compile each for itself": "enable_compiler_collectives compile_on_one_rank",
+    "ranks decide each for itself what they compile; what several need one makes, and the others fetch it": "enable_compiler_collectives compile_on_one_rank",
     "it is for tests of torch's own compiler. Leave it out": (
         "*_TESTING_ONLY _test_disable_functionalization debug_force_graph_break_on_leaf_return debug_force_nested_calls"
     ),

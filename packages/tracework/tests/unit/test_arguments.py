@@ -4,6 +4,7 @@ import copy
 import functools
 import gc
 import inspect
+import os
 import pickle
 import subprocess
 import sys
@@ -123,18 +124,42 @@ def test_a_graph_with_tensors_without_data_beside_others_runs_uncompiled(fn, req
     torch.testing.assert_close(mine[0], theirs[0])
 
 
-def test_no_compiler_on_this_machine_is_said_before_anything_is_compiled(tmp_path):
-    program = """
-import sys, tracework
+WITHOUT_COMPILER = """
+import sys, warnings, torch, tracework
+from tracework_runtime import counters
 sys.modules["ziglang"] = None  # a compiler that is a package, and so not on the path
-try:
-    tracework.compile(lambda x: x)
-except tracework.MissingCompiler as error:
-    print('said:', error)
+f, g = (lambda x: (x.sin() * 2).sum(-1)), (lambda x: x.cos() + 1)
+x = torch.randn(3, 4, requires_grad=True)
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    for function in (f, g) if sys.argv[1] == "without" else (f,):
+        tracework.compile(function, fullgraph=True)(x).sum().backward()
+        given, x.grad = x.grad, None
+        function(x).sum().backward()
+        torch.testing.assert_close(given, x.grad)
+        x.grad = None
+print([str(w.message) for w in told], counters().get("cache.artifact.hit", 0))
+if sys.argv[1] == "without":
+    for refused in (lambda: tracework.compile(f, options={"cxx": "no-such"}), lambda: tracework.aot_compile(f, (x,))):
+        try:
+            refused()
+        except tracework.MissingCompiler:
+            print("refused")
 """
-    environment = {"PATH": str(tmp_path), "PYTHONPATH": ":".join(p for p in sys.path if p), "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=300)
-    assert "said: kernels for the CPU need a C++ compiler" in done.stdout, done.stderr
+
+
+def test_without_a_compiler_programs_run_by_what_is_stored_and_by_operators(tmp_path):
+    environment = {"PYTHONPATH": ":".join(p for p in sys.path if p), "HOME": str(tmp_path)}
+    said = {}
+    for how, path in (("with", os.environ["PATH"]), ("without", str(tmp_path))):
+        command = [sys.executable, "-c", WITHOUT_COMPILER, how]
+        done = subprocess.run(command, capture_output=True, text=True, env={**environment, "PATH": path}, timeout=300)
+        assert done.returncode == 0, done.stderr
+        said[how] = done.stdout.splitlines()
+    assert said["with"] == ["[] 0"]
+    warned, *refused = said["without"]
+    assert warned.endswith("] 2.0") and warned.count("no C++ compiler: looked for g++, c++, clang++, ziglang") == 1
+    assert "at <lambda> (<string>:5), and elsewhere" in warned and "tracework-runtime[ziglang]" in warned and refused == ["refused"] * 2
 
 
 def test_signature_name_and_documentation_are_the_functions_own():

@@ -4,9 +4,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
 import tracework
 import tracework_runtime as runtime
-from tracework import compiler
+from tracework import carrying, compiler, dynamism
+from tracework_runtime.cache import memory
 
 PROGRAM = """
 import sys, torch, tracework, tracework_runtime
@@ -77,8 +79,54 @@ def test_entries_are_sealed_anew_where_they_are_put(tmp_path):
     assert other.get("cut", "key1") == b"1 2"
 
 
+def test_what_is_carried_can_be_signed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACEWORK_CACHE_DIR", str(tmp_path))
+    store = carrying._store()
+    store.put("cut", "key1", b"1 2")
+    content, _ = compiler.save_cache_artifacts(key="ours")
+    store.drop("cut", "key1")
+    with pytest.raises(tracework.InvalidArgument, match="signed with another key"):
+        compiler.load_cache_artifacts(content, key=b"theirs")
+    assert store.get("cut", "key1") is None
+    assert compiler.load_cache_artifacts(content, key="ours").artifacts == {"cut": ["key1"]}
+    assert store.get("cut", "key1") == b"1 2"
+
+
+@pytest.mark.parametrize("variable", ["TRACEWORK_CACHE_LAYERS", "TRACEWORK_CACHE_SHARED"])
+def test_a_place_that_the_environment_names_has_what_was_compiled(variable, tmp_path, monkeypatch):
+    """Another folder of its own stands for another machine."""
+    monkeypatch.setenv("TRACEWORK_CACHE_KEY", str(tmp_path / "key"))
+    place = str(tmp_path / "place")
+    given = [{"TRACEWORK_CACHE_DIR": place}] if variable == "TRACEWORK_CACHE_LAYERS" else [{variable: place}]
+    model, x = torch.nn.Linear(3, 3), torch.ones(2, 3)
+    for environment in (*given, {variable: place, "TRACEWORK_CACHE_DIR": str(tmp_path / "own")}):
+        monkeypatch.setenv("TRACEWORK_CACHE_DIR", str(tmp_path / "first"))
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        tracework.reset()
+        memory._cache.cache_clear()
+        runtime.reset_counters()
+        tracework.compile(lambda x: model(x).sum())(x).backward()
+    found = runtime.counters()
+    where = "below" if variable == "TRACEWORK_CACHE_LAYERS" else "shared"
+    assert found[f"cache.artifact.{where}"] == 2 and "build.cpp" not in found
+
+
+def test_a_profile_of_sizes_is_an_entry(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACEWORK_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRACEWORK_JOB_ID", f"job of {tmp_path}")
+    monkeypatch.setattr(dynamism, "_kept", {})
+    monkeypatch.setattr(dynamism.atexit, "register", lambda *given: None)
+    call = tracework.compile(lambda x: x + 1, backend="eager")
+    for size in (3, 4):
+        call(torch.ones(size))
+    content, info = compiler.save_cache_artifacts()
+    (key,) = info.artifacts["dynamism"]
+    assert b"functions" in carrying._store().get("dynamism", key, ".json")
+
+
 def test_collectives_of_guards_are_off():
     assert compiler.set_enable_guard_collectives(False) is False
-    with pytest.raises(tracework.InvalidArgument, match="each rank compiles for itself"):
+    with pytest.raises(tracework.InvalidArgument, match="each rank decides for itself"):
         compiler.set_enable_guard_collectives(True)
     assert compiler.cudagraph_mark_warmup_incomplete() is None

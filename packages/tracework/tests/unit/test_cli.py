@@ -38,6 +38,19 @@ def test_entries_are_carried_as_a_file(stores, tmp_path):
     assert "3 of 3 entries" in run("verify", other.folder)
 
 
+def test_what_is_carried_is_signed_where_a_key_is_given(stores, tmp_path):
+    one, other = stores
+    (tmp_path / "key").write_bytes(b"secret")
+    (tmp_path / "wrong").write_bytes(b"another")
+    run("save", tmp_path / "plain", one.folder)
+    run("save", tmp_path / "signed", one.folder, "--key", tmp_path / "key")
+    for file, key, said in (("plain", "key", "are not signed"), ("signed", "wrong", "signed with another key")):
+        assert said in run("load", tmp_path / file, other.folder, "--key", tmp_path / key, status=1)
+    assert not other.names()
+    assert run("load", tmp_path / "signed", other.folder, "--key", tmp_path / "key").startswith("3 entries")
+    assert run("load", tmp_path / "signed", other.folder).startswith("3 entries")
+
+
 def test_what_cannot_be_trusted_is_named_and_left(stores):
     one, _ = stores
     damaged = one.file("cut", "key3")

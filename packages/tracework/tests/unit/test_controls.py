@@ -140,7 +140,7 @@ def test_nested_regions_are_part_of_the_graph(decorator):
     assert compiler.nested_compile_region(max_reuse_entries=2)(plus_one) is plus_one
 
 
-@pytest.mark.parametrize("variable", ["TRACEWORK_DYNAMISM", "TRACEWORK_JOB_ID", "TORCH_COMPILE_JOB_ID"])
+@pytest.mark.parametrize("variable", ["TRACEWORK_DYNAMISM", "TORCH_COMPILE_JOB_ID"])
 def test_dynamism_is_kept_in_a_file(tmp_path, variable):
     """Two runs of one program: the second knows from the start which sizes change."""
     program = tmp_path / "program.py"

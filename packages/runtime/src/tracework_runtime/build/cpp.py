@@ -11,23 +11,25 @@ import dataclasses
 import functools
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tracework_runtime import _torch, observe
 from tracework_runtime.build import pool
+from tracework_runtime.cache.ranks import shared
 from tracework_runtime.cache.store import Entries
 from tracework_runtime.device import cpu
-from tracework_runtime.errors import BuildError
+from tracework_runtime.errors import BuildError, NoCompiler
 from tracework_runtime.options import RuntimeOptions
 
-__all__ = ["BASE_FLAGS", "Compiler", "CppJob", "build_all", "find_compiler"]
+__all__ = ["BASE_FLAGS", "Compiler", "CppJob", "build_all", "compiler_for", "find_compiler"]
 
 BASE_FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-w")
 _EXCERPT_LINES = 12
@@ -74,17 +76,22 @@ def _zig() -> tuple[str, ...] | None:
     return (sys.executable, "-m", "ziglang", "c++") if importlib.util.find_spec("ziglang") else None
 
 
-# Tried in this order. zig brings no OpenMP runtime: its kernels run on one thread.
-COMPILERS: tuple[tuple[str, Callable[[], tuple[str, ...] | None], bool], ...] = (
-    ("g++", _on_path("g++"), True),
-    ("c++", _on_path("c++"), True),
-    ("clang++", _on_path("clang++"), True),
-    ("ziglang", _zig, False),
+COMPILERS: tuple[tuple[str, Callable[[], tuple[str, ...] | None]], ...] = (
+    ("g++", _on_path("g++")),
+    ("c++", _on_path("c++")),
+    ("clang++", _on_path("clang++")),
+    ("ziglang", _zig),
 )
+"""Tried in this order."""
 
 
 _ONE_THREAD = ("-fopenmp-simd",)
 """The pragmas of vector loops need no library."""
+_FOR_ZIG = ("-nostdlib++", "-fno-exceptions")
+"""Without them, zig builds its C++ library first, which kernels do not use."""
+_GNUS_OWN = "-fno-tree-"
+"""How flags begin that clang passes over and zig refuses."""
+_KMPC = Path(__file__).with_name("kmpc.cpp")
 _PROBE_TIMEOUT = 60.0
 _WITHOUT_OPENMP: set[Compiler] = set()
 
@@ -93,27 +100,57 @@ _WITHOUT_OPENMP: set[Compiler] = set()
 def find_compiler(wanted: str | None = None) -> Compiler:
     """The compiler to use: `wanted` if given, else the first of COMPILERS that is there.
 
-    Raises BuildError naming the `ziglang` extra where there is none.
+    Raises NoCompiler, which names the `ziglang` extra, where there is none.
     """
     if wanted:
         words = tuple(wanted.split())
         if shutil.which(words[0]) is None:
-            raise BuildError(f"C++ compiler {wanted!r} not found", advice="unset the option cxx, or install it")
-        return _found(words, _openmp_flags())
-    for _, find, brings_openmp in COMPILERS:
+            raise NoCompiler(f"C++ compiler {wanted!r} not found", advice="unset the option cxx, or install it")
+        return _found(words)
+    for _, find in COMPILERS:
         words_found = find()
         if words_found:
-            return _found(words_found, _openmp_flags() if brings_openmp else ())
-    names = ", ".join(name for name, _, _ in COMPILERS)
-    raise BuildError(
+            return _found(words_found)
+    names = ", ".join(name for name, _ in COMPILERS)
+    raise NoCompiler(
         f"no C++ compiler: looked for {names}",
-        advice="pip install 'tracework-runtime[ziglang]', or install g++",
+        advice="pip install 'tracework-runtime[ziglang]', install g++, or name one (option cxx, TRACEWORK_CXX)",
     )
 
 
-def _found(words: tuple[str, ...], openmp: tuple[str, ...]) -> Compiler:
-    compiler = Compiler(words, _identity(words), openmp)
+def compiler_for(options: RuntimeOptions, store: Entries) -> Compiler:
+    """The compiler to use; where there is none, that which made what a store has, which compiles nothing here. Raises NoCompiler."""
+    try:
+        return find_compiler(options.cxx)
+    except NoCompiler:
+        kept = None if options.cxx else store.get(*_USED)
+        try:
+            facts = json.loads(kept or b"")
+            return Compiler((), facts["identity"], tuple(facts["openmp"]))
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise
+
+
+_USED = ("compiler", "used", ".json")
+"""The name of the entry that has what a store's products were made with last."""
+
+
+def _remember(compiler: Compiler, store: Entries) -> None:
+    facts = json.dumps({"identity": compiler.identity, "openmp": compiler.openmp[:1]}).encode()
+    if store.get(*_USED) != facts:
+        store.put(*_USED[:2], facts, _USED[2])
+
+
+def _found(words: tuple[str, ...]) -> Compiler:
+    if _is_zig(words):
+        words = (*words, *_FOR_ZIG)
+    compiler = Compiler(words, _identity(words), _openmp_flags_of_zig() if _is_zig(words) else _openmp_flags())
     return dataclasses.replace(compiler, openmp=_ONE_THREAD) if compiler in _WITHOUT_OPENMP else compiler
+
+
+def _is_zig(words: Sequence[str]) -> bool:
+    return "ziglang" in words or Path(words[0]).name == "zig"
 
 
 def has_openmp(compiler: Compiler) -> bool:
@@ -155,6 +192,13 @@ def _openmp_flags() -> tuple[str, ...]:
     return ("-fopenmp", "-Wl,--as-needed", str(library)) if library else ("-fopenmp",)
 
 
+def _openmp_flags_of_zig() -> tuple[str, ...]:
+    """zig has clang's OpenMP without its runtime, which kmpc.cpp stands for, over torch's own; the first flag is part of keys."""
+    library = _torch.openmp_library()
+    version = hashlib.sha256(_KMPC.read_bytes()).hexdigest()[:12]
+    return (f"-DTW_KMPC={version}", "-fopenmp", str(_KMPC), "-Wl,--as-needed", str(library)) if library else _ONE_THREAD
+
+
 def job_key(job: CppJob, compiler: Compiler, options: RuntimeOptions) -> str:
     """The content address of a job's product."""
     flags = [*job.flags, "|", *options.cxx_flags, "|", *BASE_FLAGS, *compiler.openmp[:1]]
@@ -165,15 +209,15 @@ def job_key(job: CppJob, compiler: Compiler, options: RuntimeOptions) -> str:
 def build_all(jobs: Sequence[CppJob], options: RuntimeOptions, store: Entries, *, anew: bool = False) -> list[Product]:
     """The shared object of each job, compiling what the store does not have; all of them where `anew`.
 
-    Raises BuildError with the compiler's first complaint.
+    Raises BuildError with the compiler's first complaint, NoCompiler where there is none and the store does not have all.
     """
     if not jobs:
         return []
-    compiler = find_compiler(options.cxx)
+    compiler = compiler_for(options, store)
     try:
         return _build_with(compiler, jobs, options, store, anew)
-    except BuildError:
-        if has_openmp(compiler):
+    except BuildError as error:
+        if isinstance(error, NoCompiler) or has_openmp(compiler):
             raise
     warnings.warn(
         f"{compiler.identity} compiles nothing with {' '.join(compiler.openmp)}: kernels for the CPU run on one thread\n"
@@ -188,12 +232,34 @@ def _build_with(compiler: Compiler, jobs: Sequence[CppJob], options: RuntimeOpti
     keys = [job_key(job, compiler, options) for job in jobs]
     products = {key: None if anew else _stored(key, compiler, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if products[key] is None}
-    if missing:
+
+    def make(names: list[str]) -> Mapping[str, bytes]:
+        if not compiler.command:
+            find_compiler(options.cxx)
         with observe.timed("build.cpp"):
-            steps = [functools.partial(_compile, job, key, compiler, options, store) for key, job in missing.items()]
+            steps = [functools.partial(_compile, missing[key], key, compiler, options, store) for key in map(_key_of, names)]
             built = pool.run_threads(steps, options.build_jobs)
-            products.update(zip(missing, built, strict=True))
+            products.update(zip(map(_key_of, names), built, strict=True))
+        _remember(compiler, store)
+        return {name: product.content for name, product in zip(names, built, strict=True)}
+
+    def take(name: str, content: bytes | None) -> bool:
+        key = _key_of(name)
+        products[key] = _stored(key, compiler, store)  # of a folder that ranks share
+        if products[key] is None and content is not None:
+            products[key] = Product(_symbol(key), content, store.put("cpp", key, content, ".so"), compiler.identity)
+        return products[key] is not None
+
+    if anew:
+        make([f"cpp/{key}" for key in missing])
+    elif missing:
+        shared(options.cache_key, [f"cpp/{key}" for key in missing], make, take)
     return [product for key in keys if (product := products[key]) is not None]
+
+
+def _key_of(name: str) -> str:
+    """Of what ranks share under this name."""
+    return name.partition("/")[2]
 
 
 def _stored(key: str, compiler: Compiler, store: Entries) -> Product | None:
@@ -225,7 +291,8 @@ def _compiled(folder: Path, job: CppJob, key: str, compiler: Compiler, options: 
     """What the compiler makes of a job. Raises OSError where the folder has no room, BuildError where the compiler is at fault."""
     source, product = folder / f"{key[:16]}.cpp", folder / "out.so"
     source.write_text(f'{job.source}\nextern "C" {{ extern const char {_symbol(key)}; const char {_symbol(key)} = 1; }}\n')
-    before = [*compiler.command, *BASE_FLAGS, *job.flags, *options.cxx_flags]
+    flags = [flag for flag in job.flags if not (_is_zig(compiler.command) and flag.startswith(_GNUS_OWN))]
+    before = [*compiler.command, *BASE_FLAGS, *flags, *options.cxx_flags]
     command = [*before, str(source), "-o", str(product), *compiler.openmp]
     run = _run(command, options.cxx_timeout, folder)
     if run.returncode != 0:

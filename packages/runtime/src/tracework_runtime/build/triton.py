@@ -17,6 +17,7 @@ from typing import Any
 from tracework_runtime import container, observe
 from tracework_runtime.artifact import KernelSource
 from tracework_runtime.build.pool import triton_pool
+from tracework_runtime.cache.ranks import shared
 from tracework_runtime.cache.store import Entries
 from tracework_runtime.errors import ArtifactError, BuildError, CacheCorrupt
 from tracework_runtime.options import RuntimeOptions
@@ -128,12 +129,28 @@ def build_each(
     keys = [content_key(job) for job in jobs]
     found: dict[str, Cubin | BuildError | None] = {key: None if anew else _stored(key, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if found[key] is None}
-    if missing:
+
+    def make(names: list[str]) -> Mapping[str, bytes]:
+        mine = [name.partition("/")[2] for name in names]
         with observe.timed("build.triton"):
-            observe.add("build.triton.kernels", len(missing))
-            answers = triton_pool(options.triton_workers).build(list(missing.values()))
-        for (key, job), (facts, code) in zip(missing.items(), answers, strict=True):
-            found[key] = _accept(key, job, facts, code, store)
+            observe.add("build.triton.kernels", len(mine))
+            answers = triton_pool(options.triton_workers).build([missing[key] for key in mine])
+        for key, (facts, code) in zip(mine, answers, strict=True):
+            found[key] = _accept(key, missing[key], facts, code, store)
+        return {f"triton/{key}": _packed(key, cubin) for key in mine if isinstance(cubin := found[key], Cubin)}
+
+    def take(name: str, content: bytes | None) -> bool:
+        key = name.partition("/")[2]
+        found[key] = _stored(key, store)  # of a folder that ranks share
+        if found[key] is None and content is not None:
+            store.put("triton", key, content, ".cubin")
+            found[key] = _unpacked(key, content)
+        return found[key] is not None
+
+    if anew:
+        make([f"triton/{key}" for key in missing])
+    elif missing:
+        shared(options.cache_key, [f"triton/{key}" for key in missing], make, take)
     return [one for key in keys if (one := found[key]) is not None]
 
 
@@ -145,20 +162,30 @@ def _accept(key: str, job: Mapping[str, Any], facts: dict[str, Any], code: bytes
             excerpt="\n".join(complaint[-30:]),
             advice="report this kernel with its source",
         )
-    store.put("triton", key, container.pack({"key": key, **facts}, {"cubin": code}), ".cubin")
-    return Cubin(code, **facts)
+    cubin = Cubin(code, **facts)
+    store.put("triton", key, _packed(key, cubin), ".cubin")
+    return cubin
+
+
+def _packed(key: str, cubin: Cubin) -> bytes:
+    facts = {name: fact for name, fact in vars(cubin).items() if name != "code"}
+    return container.pack({"key": key, **facts}, {"cubin": cubin.code})
 
 
 def _stored(key: str, store: Entries) -> Cubin | None:
     data = store.get("triton", key, ".cubin")
-    if data is None:
-        return None
+    cubin = None if data is None else _unpacked(key, data)
+    if data is not None and cubin is None:
+        log.warning("stored cubin %s cannot be used; it is made again", key[:12])
+        store.drop("triton", key, ".cubin")
+    return cubin
+
+
+def _unpacked(key: str, data: bytes) -> Cubin | None:
     try:
         facts, sections = container.unpack(data, "cubin")
         if facts.pop("key") != key:
             raise CacheCorrupt("a cubin of another request")
         return Cubin(sections["cubin"], **facts)
     except (ArtifactError, CacheCorrupt, KeyError, TypeError):
-        log.warning("stored cubin %s cannot be used; it is made again", key[:12])
-        store.drop("triton", key, ".cubin")
         return None

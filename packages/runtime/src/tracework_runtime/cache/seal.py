@@ -11,7 +11,7 @@ import hmac
 
 from tracework_runtime.errors import CacheCorrupt, CacheForeign
 
-__all__ = ["Seal"]
+__all__ = ["Seal", "content_of", "is_sealed"]
 
 _MAGIC = b"TWSEAL02"
 _TRAILER = len(_MAGIC) + 32 + 32
@@ -43,10 +43,20 @@ class Seal:
 
     def adopt(self, name: str, data: bytes) -> bytes:
         """Bytes that any secret has sealed, sealed with this one. Raises CacheCorrupt for damage."""
-        return self.close(name, _parts(name, data)[0])
+        return self.close(name, content_of(name, data))
 
     def _mark(self, digest: bytes) -> bytes:
         return hmac.digest(self._secret, digest, "sha256")
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether bytes end as sealed ones do."""
+    return data[-_TRAILER:].startswith(_MAGIC)
+
+
+def content_of(name: str, data: bytes) -> bytes:
+    """The content of bytes that any secret has sealed. Raises CacheCorrupt for damage."""
+    return _parts(name, data)[0]
 
 
 def _parts(name: str, data: bytes) -> tuple[bytes, bytes, bytes]:

@@ -17,21 +17,65 @@ import stat
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Set
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 from tracework_runtime import container, observe
 from tracework_runtime.cache.seal import Seal
 from tracework_runtime.cache.secret import secret
 from tracework_runtime.errors import CacheCorrupt, CacheForeign, CacheUnsafe, CacheWarning
 
-__all__ = ["Entries", "MemoryStore", "Store", "default_folder", "warn_once"]
+__all__ = [
+    "OF_THIS_MACHINE",
+    "Entries",
+    "MemoryStore",
+    "Name",
+    "Store",
+    "check_folder",
+    "default_folder",
+    "entry_name",
+    "read_trusted",
+    "warn_once",
+]
 
 log = logging.getLogger("tracework.runtime.cache")
 _PUTS_BETWEEN_EVICTIONS = 256
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _STALE = 24 * 3600.0
 """Seconds after which nobody is still making something."""
+OF_THIS_MACHINE = frozenset({"package"})
+"""Kinds of entries that say something of this machine's files only."""
+Name = tuple[str, str, str]
+"""Of an entry: kind, key and suffix."""
+
+
+class Entries(Hashable, Protocol):
+    """Where things are kept by (kind, key, suffix). No implementation raises for a disk or a network that fails.
+
+    lasting: whether another process finds what this one keeps.
+    """
+
+    lasting: ClassVar[bool]
+
+    @property
+    def used(self) -> Set[Name]:
+        """Entries that were read or written and can be carried."""
+
+    def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
+        """The content of an entry, or None where there is none that can be trusted."""
+
+    def put(self, kind: str, key: str, content: bytes, suffix: str = "") -> Path | None:
+        """Keep an entry; its file, if one has it."""
+
+    def file(self, kind: str, key: str, suffix: str = "") -> Path | None:
+        """Where an entry is or would be; None where that is no file."""
+
+    def drop(self, kind: str, key: str, suffix: str = "") -> None:
+        """Remove an entry if it is there."""
+
+    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder for something that is being made, which goes at its end. Raises OSError where it cannot be made."""
 
 
 def default_folder() -> Path:
@@ -45,8 +89,15 @@ def default_folder() -> Path:
 class MemoryStore:
     """Entries of this process, where no folder is to be used or none can be."""
 
+    lasting: ClassVar[bool] = False
+
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, str], bytes] = {}
+        self._kept: dict[Name, bytes] = {}
+
+    @property
+    def used(self) -> Set[Name]:
+        """All of them."""
+        return self._kept.keys()
 
     def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
         """The content of an entry, or None."""
@@ -71,6 +122,8 @@ class MemoryStore:
 class Store:
     """Sealed files by (kind, key, suffix)."""
 
+    lasting: ClassVar[bool] = True
+
     def __init__(
         self, folder: str | os.PathLike[str] | None = None, *, limit: int = 8 << 30, secret_key: bytes | None = None
     ) -> None:
@@ -85,23 +138,27 @@ class Store:
         self._base = str(self.root)
         self._puts = 0
         self._mended: set[str] = set()
-        self.used: set[tuple[str, str, str]] = set()
-        """Entries that were read or written, as (kind, key, suffix)."""
-        _check_folder(self.folder)
+        self._used: set[Name] = set()
+        check_folder(self.folder)
         self._seal = Seal(secret() if secret_key is None else secret_key)
         self._sweep()
 
+    @property
+    def used(self) -> Set[Name]:
+        """Entries that were read or written, as (kind, key, suffix)."""
+        return self._used
+
     def file(self, kind: str, key: str, suffix: str = "") -> Path:
         """Where an entry is or would be."""
-        return Path(f"{self._base}/{_name(kind, key, suffix)}")
+        return Path(f"{self._base}/{entry_name(kind, key, suffix)}")
 
     def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
         """The content of an entry, or None where there is none that can be trusted."""
-        name = _name(kind, key, suffix)
+        name = entry_name(kind, key, suffix)
         path = f"{self._base}/{name}"
         try:
             self._mend(os.path.dirname(path), make=False)
-            content = self._seal.open(name, _read(path))
+            content = self._seal.open(name, read_trusted(path))
         except FileNotFoundError:
             observe.add(f"cache.{kind}.miss")
             return None
@@ -121,17 +178,17 @@ class Store:
             observe.add(f"cache.{kind}.unread")
             return None
         observe.add(f"cache.{kind}.hit")
-        self.used.add((kind, key, suffix))
+        self._used.add((kind, key, suffix))
         _touch(path)
         return content
 
     def put(self, kind: str, key: str, content: bytes, suffix: str = "") -> Path | None:
         """Write an entry; safe against other processes writing the same one. None where it cannot be written, which is warned of once."""
-        name = _name(kind, key, suffix)
+        name = entry_name(kind, key, suffix)
         try:
             self._write(name, self._seal.close(name, content))
             self._puts += 1
-            self.used.add((kind, key, suffix))
+            self._used.add((kind, key, suffix))
             if self._puts % _PUTS_BETWEEN_EVICTIONS == 0:
                 self.evict()
         except OSError as error:
@@ -155,7 +212,7 @@ class Store:
         """The keys of a kind's entries, whether they can be trusted or not."""
         return sorted(path.name.removesuffix(suffix) for path in (self.root / kind).glob(f"*/*{suffix}"))
 
-    def names(self) -> dict[tuple[str, str, str], os.stat_result]:
+    def names(self) -> dict[Name, os.stat_result]:
         """(kind, key, suffix) of every entry, whether it can be trusted or not, with the facts of its file."""
         found = {}
         for path, facts in self._entries():
@@ -164,12 +221,12 @@ class Store:
                 found[parts[0], key, dot + suffix] = facts
         return found
 
-    def untrusted(self) -> dict[tuple[str, str, str], str]:
+    def untrusted(self) -> dict[Name, str]:
         """Why entries cannot be trusted, by (kind, key, suffix); all are left as they are."""
         found = {}
         for name in self.names():
             try:
-                self._seal.open(_name(*name), _read(self.file(*name)))
+                self._seal.open(entry_name(*name), read_trusted(self.file(*name)))
             except (CacheCorrupt, OSError) as error:
                 found[name] = error.message if isinstance(error, CacheCorrupt) else str(error)
         return found
@@ -211,7 +268,7 @@ class Store:
             name = path.relative_to(self.root).as_posix()
             try:
                 path.chmod(0o600)  # what is adopted is trusted, whatever its copy's mode is
-                data = _read(path)
+                data = read_trusted(path)
                 try:
                     self._seal.open(name, data)
                 except CacheForeign:
@@ -288,10 +345,6 @@ class Store:
                         continue
 
 
-Entries = Store | MemoryStore
-"""Where things are kept by (kind, key, suffix). Neither raises for a disk that fails."""
-
-
 @functools.cache
 def warn_once(what: str, advice: str) -> None:
     """One CacheWarning a process for each text."""
@@ -299,11 +352,12 @@ def warn_once(what: str, advice: str) -> None:
     warnings.warn(f"{what}\n  try: {advice}", CacheWarning, stacklevel=3)
 
 
-def _name(kind: str, key: str, suffix: str) -> str:
+def entry_name(kind: str, key: str, suffix: str) -> str:
+    """The path of an entry below the folder of its format."""
     return f"{kind}/{key[:2]}/{key}{suffix}"
 
 
-def _read(path: str | Path) -> bytes:
+def read_trusted(path: str | Path) -> bytes:
     """The bytes of a file that only we can have written. Raises CacheCorrupt for anything else that lies there."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:  # a pipe is not waited for
         facts = os.fstat(file.fileno())
@@ -331,15 +385,17 @@ def _touch(path: str) -> None:
         pass  # a read-only cache is still a cache
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path, *, make: bool = True) -> None:
     """Makes the cache folder; raises CacheUnsafe where others can write to it or put another in its place."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if make:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         real = folder.resolve(strict=True)
         facts = real.stat()
         open_to_all = [p for p in real.parents if p.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH]
     except (OSError, RuntimeError) as error:
-        raise CacheUnsafe(f"cache folder {folder} cannot be made: {error}", advice="set another cache folder") from error
+        what = "made" if make else "used"
+        raise CacheUnsafe(f"cache folder {folder} cannot be {what}: {error}", advice="set another cache folder") from error
     advice = f"chmod go-w {folder}, remove it, or set another cache folder"
     if facts.st_uid not in (os.geteuid(), 0):
         raise CacheUnsafe(f"cache folder {folder} belongs to user {facts.st_uid}, not to you", advice=advice)
