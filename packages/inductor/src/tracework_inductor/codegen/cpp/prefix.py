@@ -365,6 +365,18 @@ template <class T> TW void tw_stream(T* to, const T* from, int64_t count) {
     return; }
 #endif
   __builtin_memcpy(to, from, count * sizeof(T)); }
+#ifdef _OPENMP
+extern "C" int omp_get_max_threads(void);
+#endif
+// Columns for a task, as many tasks as threads: whole steps of loops over columns, so that the number of threads does not change how a column is
+// added up.
+TW int64_t tw_columns_of_task(int64_t n) {
+#ifdef _OPENMP
+  const int64_t threads = omp_get_max_threads();
+#else
+  const int64_t threads = 1;
+#endif
+  return ((n + threads - 1) / threads + 31) / 32 * 32; }
 TW void tw_fence() {
 #ifdef TW_PAST
   __builtin_ia32_sfence();
