@@ -231,6 +231,11 @@ def pack_linear(*args: Any) -> torch.Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(*args)
 
 
+def packed_address(packed: torch.Tensor) -> int:
+    """Where weights in a layout of the CPU library lie."""
+    return int(torch.ops.mkldnn.data_ptr(packed))
+
+
 def packed_nbytes(packed: torch.Tensor) -> int:
     """Bytes of weights in a layout of the CPU library."""
     return int(torch.ops.mkldnn._nbytes(packed))

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from tracework_runtime import _torch
+from tracework_runtime import _torch, huge_pages
 from tracework_runtime.page_watch import Block, watch
 
 __all__ = ["KEY_BYTES", "Convolution", "Linear", "Packed", "most_bytes", "packed_bytes", "packed_convolution", "packed_linear"]
@@ -260,6 +260,7 @@ class Packed:
             if packed_bytes() + found.nbytes > most_bytes():
                 self._keeps = False
                 return found
+            huge_pages.gather(_torch.packed_address(found.weight), _torch.packed_nbytes(found.weight))
         kept = _Kept(digest, found, self._until_freed(sources))
         if _digest_of(self._digest, _places(sources)) == digest:  # else another thread wrote to them meanwhile
             _SHARED[key], self._kept = found, kept

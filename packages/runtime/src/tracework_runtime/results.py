@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from . import _torch
+from . import _torch, huge_pages
 from ._C import Expected, set_tensor_api
 from .errors import ResultMismatch
 
-__all__ = ["difference", "empty_cpu", "empty_cuda", "expected", "in_memory", "restride", "unwritten"]
+__all__ = ["LARGE", "difference", "empty_cpu", "empty_cuda", "expected", "in_memory", "large_cpu", "restride", "unwritten"]
 
 # (sizes, strides, dtype): memory that a kernel fills, on the CPU or the current GPU, without the ways through torch that do not matter for it
 empty_cpu, empty_cuda = _torch.empty_strided_cpu, _torch.empty_strided_cuda
@@ -27,6 +27,17 @@ set_tensor_api(
     torch.Tensor.is_neg,
 )
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+LARGE = 1 << 25
+"""Bytes of what the C library always has mapped anew and gives back to the system as soon as it is freed: no other memory lies there."""
+
+
+def large_cpu(sizes: Sizes, strides: Sizes, dtype: torch.dtype) -> torch.Tensor:
+    """empty_cpu for what is large, or might be."""
+    made = empty_cpu(sizes, strides, dtype)
+    if (nbytes := made.untyped_storage().nbytes()) >= LARGE:
+        huge_pages.ask(made.data_ptr(), nbytes)
+    return made
 
 
 def unwritten(*tensors: torch.Tensor) -> None:

@@ -14,15 +14,13 @@ from typing import Generic, TypeVar
 
 import torch
 
+from tracework_runtime import huge_pages
+
 __all__ = ["Windowed", "Workspace", "give", "take", "window"]
 
-ALIGNMENT = 1 << 21
-"""A huge page."""
+ALIGNMENT = huge_pages.PAGE
 PATIENCE = 200
 """A workspace that was four times too large for so many calls in turn is dropped."""
-_ADVICE = 14  # MADV_HUGEPAGE
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 Windows = tuple[torch.Tensor, ...]
 
@@ -62,7 +60,7 @@ class Workspace(Windowed[torch.UntypedStorage]):
         self.address = -(-start // ALIGNMENT) * ALIGNMENT
         super().__init__(memory, self.address - start)
         self._unused = 0
-        _LIBC.madvise(self.address, self.size, _ADVICE)  # where the system refuses, pages are small
+        huge_pages.ask(self.address, self.size)
 
     def suits(self, size: int) -> bool:
         """Whether a call that needs `size` bytes should have it."""

@@ -5,12 +5,14 @@ from typing import Any
 
 from tracework_primops.symbols.expr import FloorDiv, Mod
 
-from ..ir.body import Axis, LoopBody
+from ..ir.body import Axis, LoopBody, axes_behind
 from ..ir.index import Expr, Size, same, simplify, substitute, symbol
 from ..ir.scalar_ops import ACROSS_ROWS
 from .plan import Pass
 
 UNKNOWN = 8192
+FAR = 1 << 40
+"""Elements of a step whose length is not known."""
 
 
 def order_and_merge(
@@ -18,9 +20,10 @@ def order_and_merge(
 ) -> tuple[tuple[Axis, ...], tuple[Axis, ...], list[Pass]]:
     """Axes in memory order, merged; passes rewritten to match."""
     axes, inner, passes = split_axes(axes, inner, passes)
-    axes = _ordered(axes, _accesses(passes, stores_first=True))
+    looked_up = _looked_up(passes)
+    axes = _ordered(axes, _accesses(passes, stores_first=True), looked_up)
     if not any(i.op in ACROSS_ROWS for p in passes for i in p.body.instructions):  # a running sum has an order of its own
-        inner = _ordered(inner, _accesses(passes, stores_first=False))
+        inner = _ordered(inner, _accesses(passes, stores_first=False), looked_up)
     replaced: dict[Any, Size] = {}
     expressions = _expressions(passes)
     axes = _merged(axes, expressions, replaced, "x")
@@ -91,17 +94,33 @@ def _accesses(passes: list[Pass], stores_first: bool) -> list[Any]:
 
 def _estimate(size: Size | None) -> int:
     if size is None:
-        return 1 << 40
+        return FAR
     if isinstance(size, int):
         return abs(size)
     return abs(size.evaluate(dict.fromkeys(size.free_symbols, UNKNOWN)))
 
 
-def _ordered(axes: tuple[Axis, ...], accesses: list[Any]) -> tuple[Axis, ...]:
-    """Descending strides of the first access that tells two axes apart; larger total stride first otherwise."""
+def _looked_up(passes: list[Pass]) -> dict[Any, set[Any]]:
+    """Positions from tensors -> the variables of the axes along which they change."""
+    return {
+        i.args[2]: {a.var for a in axes_behind(p.body, i.args[0])}
+        for p in passes
+        for i in p.body.instructions
+        if i.op == "indirect"
+    }
+
+
+def _ordered(axes: tuple[Axis, ...], accesses: list[Any], looked_up: Mapping[Any, set[Any]]) -> tuple[Axis, ...]:
+    """Descending strides of the first access that tells two axes apart; larger total stride first otherwise. What an axis moves to a position
+    that is looked up it moves far."""
     if len(axes) < 2:
         return axes
-    steps = {a.var: [_estimate(e.coefficient(a.var)) for e in accesses] for a in axes}
+
+    def step(e: Expr, var: Any) -> int:
+        far = any(var in looked_up.get(s, ()) for s in e.free_symbols)
+        return _estimate(e.coefficient(var)) or (FAR if far else 0)
+
+    steps = {a.var: [step(e, a.var) for e in accesses] for a in axes}
 
     def key(axis: Axis) -> Any:
         mine = steps[axis.var]

@@ -7,10 +7,14 @@ over names and over the globals of the artifact's host_source.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from tracework_runtime.errors import ArtifactError
+from tracework_runtime.results import LARGE
 
 __all__ = [
     "CALL",
@@ -99,6 +103,14 @@ class Allocate:
     dtype: str
     sizes: tuple[Extent, ...]
     strides: tuple[Extent, ...]
+
+    @property
+    def function(self) -> str:
+        """What of tracework_runtime.results makes it."""
+        known = [s for s in self.sizes if isinstance(s, int)]
+        nbytes: int = math.prod(known) * getattr(torch, self.dtype).itemsize
+        large = self.device == "cpu" and (nbytes >= LARGE or len(known) < len(self.sizes))
+        return "large_cpu" if large else f"empty_{self.device}"
 
 
 @dataclasses.dataclass(frozen=True)

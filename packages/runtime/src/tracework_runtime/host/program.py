@@ -184,10 +184,11 @@ class _Assembler:
                 self._python(["give(work)"], (_HELD_WORK,), (), parameters=("work",))
             case Number():
                 self._python([line.text], (line.given,), (line.name,))
-            case Allocate(name, device, dtype, sizes, strides):
+            case Allocate(name, _, dtype, sizes, strides):
                 shapes = self._shape_number(sizes), self._shape_number(strides)
                 kept = _ALL_KEPT if name in self._kept else 0
-                self._add(_Kind.ALLOCATE, _EMPTY[device], shapes, [self._write(name)], extra=getattr(torch, dtype), result=kept)
+                function = getattr(results, line.function)
+                self._add(_Kind.ALLOCATE, function, shapes, [self._write(name)], extra=getattr(torch, dtype), result=kept)
             case Reuse(new, old, view):
                 if view and new in self._viewed:
                     self._python([f"{new} = {old}{view}"], (old, *self._symbols), (new,))
@@ -325,7 +326,6 @@ class _Late:
 
 
 _KEYWORD = re.compile(r"\w+=[^=]")
-_EMPTY = {"cpu": results.empty_cpu, "cuda": results.empty_cuda}
 
 
 def _viewed(lines: Sequence[Line], kept: set[str]) -> set[str]:

@@ -47,19 +47,7 @@ HEAD = (
     + r"""
 #ifndef TW_FEW_ROWS
 #define TW_FEW_ROWS
-#ifdef _OPENMP
-extern "C" int omp_get_max_threads(void);
-#endif
-// Columns for a task, as many tasks as threads: whole steps of the loops below, so that the number of threads does not change how a column is
-// added up.
-TW int64_t tw_columns_of_task(int64_t n) {
-#ifdef _OPENMP
-  const int64_t threads = omp_get_max_threads();
-#else
-  const int64_t threads = 1;
-#endif
-  return ((n + threads - 1) / threads + 31) / 32 * 32; }
-// And for a block of a task, of at most `most`: blocks of about one size, whole steps too.
+// Columns for a block of a task, of at most `most`: blocks of about one size, whole steps too.
 TW int64_t tw_columns_of_block(int64_t task, int64_t most) {
   const int64_t blocks = (task + most - 1) / most;
   return ((task + blocks - 1) / blocks + 31) / 32 * 32; }

@@ -18,25 +18,31 @@ from typing import Any
 import torch
 
 from ...errors import RenderError
-from ...ir.body import Axis, Instruction, Ref
+from ...ir.body import Axis, Instruction, LoopBody, Ref
 from ...ir.index import Expr, Size, constant_product, product, substitute, symbol
 from ...ir.scalar_ops import COLUMNS, SCALAR_OPS, compute_dtype
 from ...schedule.plan import LoopKernel, Pass, index_checks
 from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
+from .ahead import next_rows, rows_looked_up_next
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
 from .column_sums import kept_sums, open_row_blocks, place_in_block
 from .few_rows import HEAD, few_rows, few_rows_nest
-from .peeling import Peeled, looked_up_once, peeled
+from .peeling import ONE_BY_ONE, Peeled, looked_up_once, peeled, rows_put
+from .reuse import kept_rows
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
 from .scans import carried, in_groups, scan_in_groups
 from .segments import Segment, segments
 from .streams import (
+    SHORTEST,
+    ask_for_row,
     close_blocks,
     close_copied,
+    close_row,
     in_no_cache,
     open_blocks,
     open_copied,
+    open_row,
     part_of,
     rows_ahead,
     streamed,
@@ -58,8 +64,6 @@ KEPT = 1 << 19
 CHUNKS = 64
 """Steps around an axis that are enough for the threads."""
 SIMD = "#pragma omp simd"
-SCALAR_ONLY = frozenset({"lgamma", "nextafter", "fmod", "remainder", "floor_divide"})
-"""Ops that keep a loop from being worth vectorising."""
 
 
 class Writer:
@@ -95,6 +99,9 @@ class CppKernel:
         self.locals: dict[str, tuple[str, torch.dtype]] = {}
         self.scratch = {s.name: f"row{n}" for n, s in enumerate(kernel.scratch)}
         self.tiles: dict[Access, str] = {}
+        self.rows_of: dict[
+            str, tuple[str, Size]
+        ] = {}  # what is computed as a whole row first: the row's array, and where it begins
         self.indexed: dict[Any, Size] = {}  # computed positions -> the sizes that they lie below, where these may be 0
         self.block = 1  # points of which what is kept for a row lies side by side
         self.terms = ""  # where a reduction stores its element in the terms of its lanes, instead of combining it
@@ -138,6 +145,9 @@ class CppKernel:
     def points(self) -> None:
         """No reduction: one straight-line body under all axes."""
         axes = self.kernel.axes
+        if (put := rows_put(self.kernel)) is not None:
+            self._rows_put(*put)
+            return
         simd = self._vectorises(self.kernel.passes)
         if not axes:
             self._passes_body(self.kernel.passes)
@@ -155,16 +165,18 @@ class CppKernel:
             if not parallel or position == len(axes) - 1 or constant_product(a.size for a in axes[:position]) >= CHUNKS:
                 self._segmented(position, found_parts, parallel)
                 return
-            if not self.past_caches and all(part.steps > 1 for part in found_parts):
+            if all(part.steps > 1 for part in found_parts):
                 for part in found_parts:
                     self._segment_alone(position, part)
                 return
-        self._outer_loops(axes[:-1], parallel)
+        loops = self._outer_loops(axes[:-1], parallel)
         if simd and (found := peeled(self.kernel)) is not None:
+            row = open_row(self, axes[-1])
             self._peeled_loop(found, axes[-1])
+            close_row(self, row)
         else:
             self._innermost(simd, False)
-        for _ in axes[:-1]:
+        for _ in range(loops):
             self.w.close()
 
     def _innermost(self, simd: bool, parallel: bool) -> None:
@@ -173,10 +185,13 @@ class CppKernel:
         stores = [i for p in self.kernel.passes for i in streamed(self.kernel, p, axis)] if simd else []
         copies: list[str] = []
 
+        near = [] if not simd or parallel else next_rows(self.kernel, self.kernel.passes[0].body)
+
         def begin() -> None:
             if stores:
-                copies.extend(open_blocks(self, axis, stores, parallel))
+                copies.extend(open_blocks(self, axis, stores, parallel, None, near))
                 return
+            ask_for_row(self, near, axis)
             if parallel:
                 self.parallel_for(1, simd)
             elif simd:
@@ -186,6 +201,7 @@ class CppKernel:
         found = looked_up_once(self.kernel) if simd else None
         if found is not None:
             self.w.open()
+            near += rows_looked_up_next(self, *found)
             self.statements(found[0].instructions, {}, loop=(found[1], begin))
         else:
             begin()
@@ -197,10 +213,39 @@ class CppKernel:
         if found is not None:
             self.w.close()
 
+    def _rows_put(self, body: LoopBody, ahead: int) -> None:
+        """Rows that go to places that are looked up, in their order: a thread has columns of all of them."""
+        *outer, last = self.kernel.axes
+        size = constant_product([last.size])
+        first: Size = symbol(f"{last.var}s", 0, None)
+        count = "count"
+        if self._is_large() and size >= SHORTEST:
+            self.w.line(f"const int64_t share = tw_columns_of_task({size});")
+            self.w.line(f"#pragma omp parallel for{self.bad_clause()}")
+            self.w.open(f"for (int64_t {first} = 0; {first} < {size}; {first} += share)")
+            self.w.line(f"const int64_t count = tw_imin(share, {size} - {first});")
+        else:
+            first, count = 0, str(size)
+            self.w.open()
+        for a in outer:
+            self.loop(a)
+
+        def begin() -> None:
+            self.w.line(SIMD)
+            self.loop(last, str(first), count)
+
+        near = [*next_rows(self.kernel, body, True), *rows_looked_up_next(self, body, ahead)]
+        ask_for_row(self, near, last, first, count)
+        self.statements(body.instructions, {}, loop=(ahead, begin))
+        for _ in range(len(outer) + 2):
+            self.w.close()
+
     def _segmented(self, position: int, parts: list[Segment], parallel: bool) -> None:
         """A nest one axis of which is walked in segments, each with a body of its own."""
         *axes, last = self.kernel.axes
-        self._outer_loops(axes[:position], parallel)
+        loops = self._outer_loops(axes[:position], parallel)
+        short = position == len(axes) and any(part.steps < SHORTEST for part in parts)
+        row = open_row(self, last) if short else []
         for part in parts:
             inside = axes[position + 1 :]
             if position == len(axes):
@@ -215,7 +260,8 @@ class CppKernel:
             self._segment(part, last, None)
             for _ in range(len(inside) + 1):
                 self.w.close()
-        for _ in axes[:position]:
+        close_row(self, row)
+        for _ in range(loops):
             self.w.close()
 
     def _segment_alone(self, position: int, part: Segment) -> None:
@@ -234,7 +280,8 @@ class CppKernel:
     def _segment(self, part: Segment, last: Axis, steps: tuple[int, int] | None) -> None:
         """The innermost loop of a segment, over all of the axis or a first step and so many."""
         count = steps[1] if steps else last.size
-        stores = part_of(self.kernel, self.kernel.passes[0], part.body, last, count) if isinstance(count, int) else []
+        is_known = isinstance(count, int) and not self.rows_of
+        stores = part_of(self.kernel, self.kernel.passes[0], part.body, last, count) if is_known else []
         if stores:
             copies = open_blocks(self, last, stores, False, steps)
         else:
@@ -342,11 +389,10 @@ class CppKernel:
         """Reduction with the vector loop over the innermost reduced axis."""
         axes = self.kernel.axes
         parallel = self._parallel(False)
-        loops = len(axes)
         if kept := kept_sums(self.kernel):
             loops = open_row_blocks(self, kept, parallel)
         else:
-            self._outer_loops(axes, parallel)
+            loops = self._outer_loops(axes, parallel)
         self._scratch_arrays()
         for p in self.kernel.passes:
             if p.level == "outer":
@@ -387,11 +433,29 @@ class CppKernel:
         assert found is not None
         few_rows_nest(self, found, self._parallel(False), self._vectorises(self.kernel.passes[1:]))
 
-    def _outer_loops(self, axes: Sequence[Axis], parallel: bool) -> None:
-        if parallel and axes:
-            self.parallel_for(_collapsible(axes))
-        for a in axes:
+    def _outer_loops(self, axes: Sequence[Axis], parallel: bool) -> int:
+        """Opens them, and gives how many: one more where an axis is walked in blocks."""
+        blocks = kept_rows(self.kernel) if len(axes) + 1 == len(self.kernel.axes) else None
+        if blocks is None:
+            if parallel and axes:
+                self.parallel_for(_collapsible(axes))
+            for a in axes:
+                self.loop(a)
+            return len(axes)
+        position, step = blocks
+        axis = axes[position + 1]
+        size, begin = constant_product([axis.size]), f"{axis.var}b"
+        if parallel:
+            enough = constant_product([a.size for a in axes[:position]]) * (size // step) >= CHUNKS
+            self.parallel_for(position + (1 if enough else 2))
+        for a in axes[:position]:
             self.loop(a)
+        self.w.open(f"for (int64_t {begin} = 0; {begin} < {size}; {begin} += {step})")
+        self.loop(axes[position])
+        self.loop(axis, begin, str(step) if size % step == 0 else f"tw_imin({step}, {size} - {begin})")
+        for a in axes[position + 2 :]:
+            self.loop(a)
+        return len(axes) + 1
 
     def loop(self, axis: Axis, start: str | None = None, count: str = "") -> None:
         """All of an axis, or `count` steps from a start. Integers wrap around, so only a loop from 0 has a length that g++ knows."""
@@ -407,9 +471,10 @@ class CppKernel:
         if not self.past_caches:
             self.w.line(f"#pragma omp parallel for{' simd' if simd else ''}{clauses}")
             return
-        self.region = True
-        self.w.line("#pragma omp parallel")
-        self.w.open()
+        if not self.region:
+            self.region = True
+            self.w.line("#pragma omp parallel")
+            self.w.open()
         self.w.line(f"#pragma omp for{' simd' if simd else ''} nowait{clauses}")
 
     def bad_clause(self) -> str:
@@ -422,7 +487,10 @@ class CppKernel:
         axes = self.kernel.axes
         if not axes or not flat and len(axes) == 1 and not self.kernel.reduction_axes:
             return False
-        points = constant_product([a.size for a in (*axes, *self.kernel.reduction_axes)])
+        return self._is_large()
+
+    def _is_large(self) -> bool:
+        points = constant_product([a.size for a in (*self.kernel.axes, *self.kernel.reduction_axes)])
         return points * self._cost() > self.grain
 
     def _cost(self) -> int:
@@ -435,7 +503,7 @@ class CppKernel:
     def _vectorises(self, passes: Sequence[Pass]) -> bool:
         if self.atomic or self.scatters:
             return False
-        return not any(i.op in SCALAR_ONLY for p in passes for i in p.body.instructions)
+        return not any(i.op in ONE_BY_ONE for p in passes for i in p.body.instructions)
 
     def _scratch_arrays(self, block: int = 1) -> None:
         """block: the points whose values lie side by side."""
@@ -649,6 +717,9 @@ def _dtype(p: Pass, value: Ref) -> torch.dtype:
 
 
 def _element(k: CppKernel, op: str, buffer: str, index: Size) -> str:
+    if op == "store" and buffer in k.rows_of:
+        name, start = k.rows_of[buffer]
+        return f"{name}[{c_index(index - start)}]"
     tile = k.tiles.get((op, buffer, index))
     return tile if tile is not None else f"{k.names[buffer]}[{c_index(index)}]"
 

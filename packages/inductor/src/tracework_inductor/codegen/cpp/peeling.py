@@ -33,6 +33,8 @@ GROUPS = (16, 8)
 """Iterations of a loop that becomes vectors as a whole."""
 MOST_INSTRUCTIONS = 320
 """Of a body that is written out for all rests."""
+ONE_BY_ONE = frozenset({"lgamma", "nextafter", "fmod", "remainder", "floor_divide"})
+"""Ops that keep a loop from being worth vectorising."""
 AHEAD = frozenset({"constant", "index_expr", "to_dtype", *SCALAR_OPS})
 """Ops that may be computed before a loop although it might not run."""
 
@@ -301,3 +303,24 @@ def looked_up_once(kernel: LoopKernel) -> tuple[LoopBody, int] | None:
         return None
     body, ahead, _ = invariants_first(body, frozenset(kernel.reads))
     return (body, ahead) if any(i.op == "indirect" for i in body.instructions[:ahead]) else None
+
+
+def rows_put(kernel: LoopKernel) -> tuple[LoopBody, int] | None:
+    """The same of a kernel all of whose results are rows at such positions, each element of which is its own: the steps along a row may be taken
+    together."""
+    if (found := looked_up_once(kernel)) is None:
+        return None
+    body, ahead = found
+    var, stores = kernel.axes[-1].var, list(body.stores())
+    positions = {i.args[2] for i in body.instructions[:ahead] if i.op == "indirect"}
+    known = {a.var for a in kernel.axes} | {*kernel.sizes, *kernel.numbers} | positions
+    rest = {i.op for i in body.instructions[ahead:]}
+    rows = all(
+        isinstance(i.args[1], Expr)
+        and i.args[1].free_symbols <= known
+        and i.args[1].free_symbols & positions
+        and i.args[1].coefficient(var) == 1
+        for i in stores
+    )
+    alone = len({i.args[0] for i in stores}) == len(stores)
+    return found if stores and rows and alone and not rest & {"indirect", *ONE_BY_ONE} else None

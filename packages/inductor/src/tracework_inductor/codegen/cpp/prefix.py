@@ -191,7 +191,7 @@ template <class T, class F, int N> struct tw_best {
 
 VECTORS = r"""
 typedef float tw_v8 __attribute__((vector_size(32)));
-typedef float tw_v8u __attribute__((vector_size(32), aligned(4)));
+typedef float tw_v8u __attribute__((vector_size(32), aligned(4), may_alias));
 TW tw_v8 tw_load8(const float* p) { return *(const tw_v8u*)p; }
 TW void tw_store8(float* p, tw_v8 v) { *(tw_v8u*)p = v; }
 #define TW_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -214,13 +214,68 @@ TW void tw_turn8(const float* s, int64_t ld, float* d, int64_t step, int64_t row
   for (int i = 0; i < 4; ++i) tw_store8(d + i * step, TW_SHUFFLE(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) tw_store8(d + (i + 4) * step, TW_SHUFFLE(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15)); }
+// Sixteen columns of 8 rows of 16 bits: 8 columns in each half of a vector.
+typedef uint16_t tw_w8 __attribute__((vector_size(16)));
+typedef uint16_t tw_w8u __attribute__((vector_size(16), aligned(1), may_alias));
+typedef uint16_t tw_w16 __attribute__((vector_size(32)));
+typedef uint16_t tw_w16u __attribute__((vector_size(32), aligned(1), may_alias));
+struct tw_w_halves { tw_w8 low, high; };
+#define TW_BOTH(a, b, i, j, k, l, m, n, o, p) TW_SHUFFLE(a, b, i, j, k, l, m, n, o, p, i + 8, j + 8, k + 8, l + 8, m + 8, n + 8, o + 8, p + 8)
+TW void tw_turn_words(const uint16_t* s, int64_t ls, uint16_t* d, int64_t ld) {
+  tw_w16 r[8], t[8], u[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) r[i] = *(const tw_w16u*)(s + i * ls);
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = TW_BOTH(r[i], r[i + 1], 0, 16, 1, 17, 2, 18, 3, 19);
+    t[i + 1] = TW_BOTH(r[i], r[i + 1], 4, 20, 5, 21, 6, 22, 7, 23); }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const int first = i / 2 * 4 + i % 2;
+    u[2 * i] = TW_BOTH(t[first], t[first + 2], 0, 1, 16, 17, 2, 3, 18, 19);
+    u[2 * i + 1] = TW_BOTH(t[first], t[first + 2], 4, 5, 20, 21, 6, 7, 22, 23); }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const tw_w_halves a = tw_bits<tw_w_halves>(TW_BOTH(u[i], u[i + 4], 0, 1, 2, 3, 16, 17, 18, 19));
+    const tw_w_halves b = tw_bits<tw_w_halves>(TW_BOTH(u[i], u[i + 4], 4, 5, 6, 7, 20, 21, 22, 23));
+    *(tw_w8u*)(d + 2 * i * ld) = a.low; *(tw_w8u*)(d + (2 * i + 1) * ld) = b.low;
+    *(tw_w8u*)(d + (2 * i + 8) * ld) = a.high; *(tw_w8u*)(d + (2 * i + 9) * ld) = b.high; } }
+// Sixteen columns of 16 rows of bytes: rows that are 8, 4, 2 and 1 apart are put together, byte by byte.
+typedef uint8_t tw_b16 __attribute__((vector_size(16)));
+typedef uint8_t tw_b16u __attribute__((vector_size(16), aligned(1), may_alias));
+TW void tw_turn_bytes(const uint8_t* s, int64_t ls, uint8_t* d, int64_t ld) {
+  tw_b16 a[16], b[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) a[i] = *(const tw_b16u*)(s + i * ls);
+#pragma GCC unroll 4
+  for (int step = 0; step < 4; ++step) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      b[2 * i] = TW_SHUFFLE(a[i], a[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      b[2 * i + 1] = TW_SHUFFLE(a[i], a[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31); }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) a[i] = b[i]; }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) *(tw_b16u*)(d + i * ld) = a[i]; }
+// A block that is turned in registers, by the size of an element: its rows and columns.
+template <int SIZE> struct tw_turned { enum { rows = 1, columns = 1 }; };
+template <> struct tw_turned<1> {
+  enum { rows = 16, columns = 16 };
+  TW void of(const void* s, int64_t ls, void* d, int64_t ld) { tw_turn_bytes((const uint8_t*)s, ls, (uint8_t*)d, ld); } };
+template <> struct tw_turned<2> {
+  enum { rows = 8, columns = 16 };
+  TW void of(const void* s, int64_t ls, void* d, int64_t ld) { tw_turn_words((const uint16_t*)s, ls, (uint16_t*)d, ld); } };
+template <> struct tw_turned<4> {
+  enum { rows = 8, columns = 8 };
+  TW void of(const void* s, int64_t ls, void* d, int64_t ld) { tw_turn8((const float*)s, ls, (float*)d, ld, 8); } };
 // Element (j, i) of the target is element (i, j) of the source; rows and columns are the source's.
-template <class T> TW void tw_turn(const T* s, int64_t ls, T* d, int64_t ld, int64_t rows, int64_t columns) {
-  for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < columns; ++j) d[j * ld + i] = s[i * ls + j]; }
-static void tw_turn(const float* s, int64_t ls, float* d, int64_t ld, int64_t rows, int64_t columns) {
-  const int64_t whole_rows = rows / 8 * 8, whole_columns = columns / 8 * 8;
-  for (int64_t i = 0; i < whole_rows; i += 8)
-    for (int64_t j = 0; j < whole_columns; j += 8) tw_turn8(s + i * ls + j, ls, d + j * ld + i, ld, 8);
+template <class T> static void tw_turn(const T* s, int64_t ls, T* d, int64_t ld, int64_t rows, int64_t columns) {
+  typedef tw_turned<sizeof(T)> block;
+  int64_t whole_rows = 0, whole_columns = 0;
+  if constexpr (block::rows > 1) {
+    whole_rows = rows / block::rows * block::rows; whole_columns = columns / block::columns * block::columns;
+    for (int64_t i = 0; i < whole_rows; i += block::rows)
+      for (int64_t j = 0; j < whole_columns; j += block::columns) block::of(s + i * ls + j, ls, d + j * ld + i, ld); }
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) d[j * ld + i] = s[i * ls + j]; }
 // The lines of so many columns of rows that are ld apart are fetched into the second cache.
@@ -310,6 +365,18 @@ template <class T> TW void tw_stream(T* to, const T* from, int64_t count) {
     return; }
 #endif
   __builtin_memcpy(to, from, count * sizeof(T)); }
+#ifdef _OPENMP
+extern "C" int omp_get_max_threads(void);
+#endif
+// Columns for a task, as many tasks as threads: whole steps of loops over columns, so that the number of threads does not change how a column is
+// added up.
+TW int64_t tw_columns_of_task(int64_t n) {
+#ifdef _OPENMP
+  const int64_t threads = omp_get_max_threads();
+#else
+  const int64_t threads = 1;
+#endif
+  return ((n + threads - 1) / threads + 31) / 32 * 32; }
 TW void tw_fence() {
 #ifdef TW_PAST
   __builtin_ia32_sfence();

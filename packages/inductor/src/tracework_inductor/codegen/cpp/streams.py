@@ -28,9 +28,16 @@ UNALIGNED = 512
 LINE = 64
 LONGEST_AHEAD = 1 << 17
 """Bytes of a row that are brought near ahead: with what is kept of this row they lie in the second-level cache."""
+LONGEST_ROW = 1 << 14
+"""Bytes of rows that loops over parts of them make together."""
+LONGEST_ASKED = 4096
+"""Bytes of a row that are asked for at once; the processor finds out what comes behind."""
 SHORTEST = 64
 """Elements of a row that are worth one."""
 SIMD = "#pragma omp simd"
+
+NextRow = tuple[str, Size]
+"""A buffer, and where an element of a row to come lies, by the variable of the innermost axis."""
 
 
 def streamed(kernel: LoopKernel, p: Pass, axis: Axis) -> list[Instruction]:
@@ -72,7 +79,7 @@ def streaming(kernel: LoopKernel, axis: Axis) -> bool:
     return any(streamed(kernel, p, axis) for p in kernel.passes)
 
 
-def rows_ahead(kernel: LoopKernel, p: Pass) -> list[tuple[str, Expr]]:
+def rows_ahead(kernel: LoopKernel, p: Pass) -> list[NextRow]:
     """What the last pass over a row that no cache holds brings near of the next one: what the first pass will read. The processor looks no
     further ahead than a page, and the next row is in another."""
     first, *others = (q for q in kernel.passes if q.level == "inner")
@@ -89,7 +96,9 @@ def rows_ahead(kernel: LoopKernel, p: Pass) -> list[tuple[str, Expr]]:
         and i.args[1].coefficient(axis.var) != 0
         and in_no_cache(kernel, *i.args[:2])
     }
-    return list(found) if constant_product([a.size for a in kernel.reduction_axes]) * sum(found.values()) <= LONGEST_AHEAD else []
+    if constant_product([a.size for a in kernel.reduction_axes]) * sum(found.values()) > LONGEST_AHEAD:
+        return []
+    return [(buffer, substitute(index, {axis.var: axis.var + 1})) for buffer, index in found]
 
 
 def _block(k: CppKernel, axis: Axis, stores: Sequence[Instruction], first: int) -> int:
@@ -105,16 +114,25 @@ def _block(k: CppKernel, axis: Axis, stores: Sequence[Instruction], first: int) 
     return BLOCK
 
 
+def ask_for_row(k: CppKernel, rows: Sequence[NextRow], last: Axis, begin: Size = 0, count: str = "") -> None:
+    """Asks for so many elements from a first one on; count: all, if it is empty."""
+    for buffer, index in rows:
+        backwards = isinstance(index, Expr) and index.coefficient(last.var) == -1
+        size = count or str(min(int(str(last.size)), LONGEST_ASKED // k.kernel.layouts[buffer].dtype.itemsize))
+        first = begin + symbol(f"({size} - 1)", 0, None) if backwards else begin
+        k.w.line(f"tw_ahead(&{k.names[buffer]}[{c_index(substitute(index, {last.var: first}))}], 0, 1, {size});")
+
+
 def open_blocks(
     k: CppKernel,
     axis: Axis,
     stores: Sequence[Instruction],
     parallel: bool,
     part: tuple[int, int] | None = None,
-    ahead: Sequence[tuple[str, Expr]] = (),
+    ahead: Sequence[NextRow] = (),
 ) -> list[str]:
     """Opens the loops over an axis, or a first step and so many, block by block, for `close_blocks`; `parallel` if the blocks are shared out
-    to the threads. ahead: what is brought near of the next row meanwhile."""
+    to the threads. ahead: what is brought near of a row to come meanwhile."""
     assert isinstance(axis.size, int)
     first, steps = part or (0, axis.size)
     begin, end, block = f"{axis.var}b", first + steps, min(_block(k, axis, stores, first), steps)
@@ -122,10 +140,7 @@ def open_blocks(
         k.parallel_for(1)
     k.w.open(f"for (int64_t {begin} = {first}; {begin} < {end}; {begin} += {block})")
     count = str(block) if steps % block == 0 else f"tw_imin({block}, {end} - {begin})"
-    for buffer, index in ahead:
-        row = k.kernel.axes[-1].var
-        start = c_index(substitute(index, {axis.var: symbol(begin, 0, None), row: row + 1}))
-        k.w.line(f"tw_ahead(&{k.names[buffer]}[{start}], 0, 1, {count});")
+    ask_for_row(k, ahead, axis, symbol(begin, 0, None), count)
     return open_copied(k, axis, stores, begin, count, block)
 
 
@@ -133,6 +148,31 @@ def close_blocks(k: CppKernel, stores: Sequence[Instruction], copies: list[str])
     """Closes them."""
     close_copied(k, stores, copies)
     k.w.close()
+
+
+def open_row(k: CppKernel, axis: Axis) -> list[str]:
+    """For rows that several loops over parts of an axis make together: from here to `close_row` their results are a whole row's, of which the
+    copies are given; none where a row is too long for the first-level cache, or goes to the caches."""
+    stores = [i for p in k.kernel.passes for i in streamed(k.kernel, p, axis)]
+    buffers, size = {i.args[0] for i in stores}, axis.size
+    nbytes = constant_product([size]) * sum(k.kernel.layouts[b].dtype.itemsize for b in buffers)
+    if len(buffers) < len(stores) or nbytes > LONGEST_ROW:
+        return []
+    copies: list[str] = []
+    for n, i in enumerate(stores):
+        buffer, index = i.args[:2]
+        start = substitute(index, {axis.var: 0})
+        k.rows_of[buffer] = f"row{n}s", start
+        k.w.line(f"{MEMORY_TYPES[k.kernel.layouts[buffer].dtype]} row{n}s[{size}] __attribute__((aligned(64)));")
+        copies.append(f"tw_stream(&{k.names[buffer]}[{c_index(start)}], row{n}s, {size});")
+    return copies
+
+
+def close_row(k: CppKernel, copies: list[str]) -> None:
+    """Copies a row."""
+    for text in copies:
+        k.w.line(text)
+    k.rows_of.clear()
 
 
 def open_copied(k: CppKernel, axis: Axis, stores: Sequence[Instruction], begin: str, count: str, most: int) -> list[str]:

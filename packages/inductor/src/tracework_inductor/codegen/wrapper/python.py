@@ -32,7 +32,7 @@ HEADER = '''import torch
 from torch import device, empty, empty_strided
 from torch import {dtypes}
 from tracework_runtime.errors import IndexOutOfRange
-from tracework_runtime.results import empty_cpu, empty_cuda, expected, in_memory, restride, unwritten
+from tracework_runtime.results import empty_cpu, empty_cuda, expected, in_memory, large_cpu, restride, unwritten
 inf, nan = float("inf"), float("nan")
 
 
@@ -87,9 +87,9 @@ class _Body:
                     self._texts.append(line.text)
                 case Take(size):
                     self._texts += [f"work = take({size})", "work_at, views = work.address, work.windows(windows)"]
-                case Allocate(name, device, dtype, sizes, strides):
+                case Allocate(name, _, dtype, sizes, strides):
                     word = dtype if dtype in DTYPES else f"torch.{dtype}"
-                    self._texts.append(f"{name} = empty_{device}({_tuple(sizes)}, {_tuple(strides)}, {word})")
+                    self._texts.append(f"{name} = {line.function}({_tuple(sizes)}, {_tuple(strides)}, {word})")
                 case Reuse(new, old, view):
                     self._texts.append(f"{new} = {old}{view}")
                     if old in self._pointers:

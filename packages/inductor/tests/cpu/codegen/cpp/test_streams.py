@@ -30,3 +30,22 @@ def test_results_larger_than_caches(monkeypatch) -> None:
     assert artifact.kernels[0].source.count("tw_stream(&") == 4, "all but the one that is stored where a maximum is looked for"
     for actual, expected in zip(load(artifact)(list(inputs)), graph.run(*inputs), strict=True):
         torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+def in_parts(x):
+    """Rows whose steps at the ends are apart, or that are put together of short ones."""
+    return (
+        prims.pad(x, ((0, 0), (3, 5)), 0.5),
+        prims.roll(x, (7,), (1,)),
+        prims.cat([prims.neg(x)] + [prims.slice(x, 1, 0, 20)] * 2, 1),
+    )
+
+
+def test_rows_that_are_made_in_parts(monkeypatch) -> None:
+    monkeypatch.setattr(streams, "LEAST_BYTES", 1 << 14)
+    x = torch.randn(70, 137)
+    graph = build(in_parts, [x])
+    artifact = compile_graph(graph)
+    assert artifact.kernels[0].source.count("tw_stream(&") == 3, "one for each row"
+    for actual, expected in zip(load(artifact)([x]), graph.run(x), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
