@@ -159,7 +159,11 @@ def test_without_a_compiler_programs_run_by_what_is_stored_and_by_operators(tmp_
     assert said["with"] == ["[] 0"]
     warned, *refused = said["without"]
     assert warned.endswith("] 2.0") and warned.count("no C++ compiler: looked for g++, c++, clang++, ziglang") == 1
-    assert "at <lambda> (<string>:5), and elsewhere" in warned and "tracework-runtime[ziglang]" in warned and refused == ["refused"] * 2
+    assert (
+        "at <lambda> (<string>:5), and elsewhere" in warned
+        and "tracework-runtime[ziglang]" in warned
+        and refused == ["refused"] * 2
+    )
 
 
 def test_signature_name_and_documentation_are_the_functions_own():
