@@ -61,7 +61,7 @@ class Gate:
     def measured_replay(self, host: float, device: float) -> bool:
         """Takes a replay's; whether enough is known."""
         whole = max(host, device)
-        if self._wins(host, whole):
+        if self.plain is None or self.plain_host is None or self._wins(host, whole, self.plain, self.plain_host):
             self._losses = 0
             self._won += 1
             return self.asked or self._won >= WON_UNASKED
@@ -72,14 +72,12 @@ class Gate:
             self.refusal = f"a replay takes {_ms(self._replay)}, its kernels alone {_ms(self.plain)}"
         return bool(self.refusal)
 
-    def _wins(self, host: float, whole: float) -> bool:
-        """Whether a replay that takes the host so long, and host or device so long, is to be preferred."""
-        if self.plain is None or self.plain_host is None:
-            return True
+    def _wins(self, host: float, whole: float, plain: float, plain_host: float) -> bool:
+        """Whether a replay that takes the host so long, and host or device so long, is to be preferred to such a plain call."""
         if self.asked:
-            return whole <= self.plain
-        frees_the_host = host <= self.plain_host * (1 - HOST_GAIN_UNASKED) and whole <= self.plain * (1 + NO_LOSS_UNASKED)
-        return frees_the_host or whole <= self.plain * (1 - LEAST_GAIN_UNASKED)
+            return whole <= plain
+        frees_the_host = host <= plain_host * (1 - HOST_GAIN_UNASKED) and whole <= plain * (1 + NO_LOSS_UNASKED)
+        return frees_the_host or whole <= plain * (1 - LEAST_GAIN_UNASKED)
 
 
 def _ms(seconds: float) -> str:
