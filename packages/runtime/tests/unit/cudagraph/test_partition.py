@@ -51,7 +51,7 @@ def double(monkeypatch):
     """Memory of a GPU is the CPU's; each line that can be recorded is worth it."""
     monkeypatch.setattr(STEPS, "number", 0)
     monkeypatch.setattr(partition, "LEAST_WORK", 1)
-    monkeypatch.setitem(host._EMPTY, "cuda", results.empty_cpu)
+    monkeypatch.setattr(results, "empty_cuda", results.empty_cpu)
 
 
 def artifact(lines, **facts):
