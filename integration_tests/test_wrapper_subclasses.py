@@ -151,6 +151,22 @@ def test_gradients_flow_past_quantised_weights(kind):
         assert_same(trained(call), trained(function))
 
 
+@pytest.mark.parametrize("kind", [Scaled, Asked])
+def test_the_gradient_of_a_quantised_weight_is_a_plain_tensor(kind):
+    """None of its parts may have it: numbers of eight bits, and scales of other sizes."""
+    function = lambda w, x: (x * 2 @ w.t()).sigmoid()
+
+    def trained(call):
+        weight, x = scaled(kind).requires_grad_(), plain(7, 6).requires_grad_()
+        found = call(weight, x)
+        found.square().sum().backward()
+        return found, weight.grad, x.grad
+
+    call = tracework.compile(function, fullgraph=True)
+    for _ in range(CALLS):
+        assert_same(trained(call), trained(function))
+
+
 class Layer(torch.nn.Module):
     def __init__(self):
         super().__init__()

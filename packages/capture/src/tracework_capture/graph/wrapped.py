@@ -15,7 +15,7 @@ import torch
 
 from .. import _torch
 
-__all__ = ["Construct", "Gradient", "Place", "Structure", "Unwrap", "Wrap", "is_wrapper"]
+__all__ = ["Construct", "Gradient", "Place", "Structure", "Unwrap", "Wrap", "is_differentiable", "is_wrapper"]
 
 
 def is_wrapper(cls: type) -> bool:
@@ -83,74 +83,84 @@ class Structure:
         return made
 
 
+def is_differentiable(tensor: torch.Tensor) -> bool:
+    """Whether it may have a gradient."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 class Gradient:
-    """What the gradient of a tensor that was taken apart is: of this structure, or a plain tensor where that is None.
+    """What the gradient of an input that was taken apart is: of this structure, or a plain tensor where that is None.
 
     Its backward inside of the graph says so, while that is traced or runs; outside it is put together accordingly.
     """
 
-    def __init__(self, structure: Structure | None) -> None:
-        self.structure = structure
-
-    def apart(self, gradient: torch.Tensor, count: int) -> list[torch.Tensor | None]:
-        """Gradients of `count` parts, which hold what the gradient is made of, in order."""
-        self.structure = Structure.of(gradient) if is_wrapper(type(gradient)) else None
-        parts = [gradient] if self.structure is None else self.structure.parts(gradient)
-        if len(parts) > count:
-            raise RuntimeError(f"a gradient of {len(parts)} tensors, {self.structure}, of a tensor that is made of {count}")
-        return [*parts, *[None] * (count - len(parts))]
-
-    def together(self, parts: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        """The gradient of these parts. like: the parts of the tensor."""
-        if all(part is None for part in parts):
-            return None
-        if self.structure is None:
-            return parts[0]
-        return self.structure.together(torch.zeros_like(p) if g is None else g for g, p in zip(parts, like))
+    structure: Structure | None = None
 
 
 class _Together(torch.autograd.Function):
-    """Parts become a tensor whose gradient is taken apart."""
+    """Parts become a tensor whose gradient is taken apart. carrier: where a gradient that is a plain tensor goes; None for what is a result
+    of the graph, whose gradient has to be of its class."""
 
     @staticmethod
-    def forward(ctx: Any, structure: Structure, gradient: Gradient, *parts: torch.Tensor) -> torch.Tensor:
-        ctx.gradient, ctx.count = gradient, len(parts)
+    def forward(ctx: Any, structure: Structure, found: Gradient | None, carrier: Any, *parts: torch.Tensor) -> torch.Tensor:
+        ctx.structure, ctx.found, ctx.takes = structure, found, [is_differentiable(part) for part in parts]
         return structure.together(part.detach() for part in parts)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return None, None, *ctx.gradient.apart(gradient, ctx.count)
+        structure = Structure.of(gradient) if is_wrapper(type(gradient)) else None
+        if ctx.found is not None:
+            ctx.found.structure = structure
+            if structure is None:
+                return None, None, gradient, *[None] * len(ctx.takes)
+        if structure is None or structure.count != len(ctx.takes) or not all(ctx.takes):
+            whose, kind = ctx.structure.cls.__name__, type(gradient).__name__
+            raise RuntimeError(f"the gradient of a {whose} is a {kind}, whose parts are no gradients of its parts")
+        return None, None, None, *structure.parts(gradient)
 
 
 class _Apart(torch.autograd.Function):
-    """A tensor becomes its parts, whose gradients are put together."""
+    """A tensor becomes its parts, whose gradients are put together, after a carrier where it is an input of the graph: nothing but the sizes
+    and the dtype that a plain gradient of it has."""
 
     @staticmethod
-    def forward(ctx: Any, structure: Structure, gradient: Gradient, tensor: torch.Tensor) -> Any:
+    def forward(ctx: Any, structure: Structure, found: Gradient | None, tensor: torch.Tensor) -> Any:
         parts = [part.detach() for part in structure.parts(tensor)]
-        ctx.gradient, ctx.like = gradient, parts
+        ctx.structure, ctx.found, ctx.like = structure, found, parts
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*[p for p in parts if not (p.is_floating_point() or p.is_complex())])
-        return tuple(parts)
+        ctx.mark_non_differentiable(*[part for part in parts if not is_differentiable(part)])
+        carrier = [] if found is None else [torch.zeros((), dtype=structure.dtype, device=tensor.device).expand(structure.sizes)]
+        return *carrier, *parts
 
     @staticmethod
-    def backward(ctx: Any, *parts: torch.Tensor | None) -> Any:
-        return None, None, ctx.gradient.together(parts, ctx.like)
+    def backward(ctx: Any, *given: torch.Tensor | None) -> Any:
+        if all(each is None for each in given):
+            return None, None, None
+        structure, parts = ctx.structure, given
+        if ctx.found is not None:
+            if ctx.found.structure is None:
+                return None, None, given[0]
+            structure, parts = ctx.found.structure, given[1:]
+        return None, None, structure.together(torch.zeros_like(p) if g is None else g for g, p in zip(parts, ctx.like))
 
 
 class Wrap:
-    """plain tensors -> the tensor of a wrapper subclass that is made of them: a function of the graph, and of what reads its results."""
+    """plain tensors -> the tensor of a wrapper subclass that is made of them: a function of the graph, and of what reads its results.
+
+    gradient: of an input that asks for one, whose parts come after a carrier.
+    """
 
     def __init__(self, structure: Structure, gradient: Gradient | None = None) -> None:
-        self.structure, self.gradient = structure, gradient or Gradient(structure)
+        self.structure, self.gradient = structure, gradient
         self.__name__ = f"wrap_{structure.cls.__name__}"
 
     def __call__(self, *parts: torch.Tensor) -> torch.Tensor:
         with _torch.torch_functions_off():
             if not self.structure.requires_grad:
                 return self.structure.together(iter(parts))
+            given = parts if self.gradient is not None else (None, *parts)
             with torch.enable_grad():
-                made: torch.Tensor = _Together.apply(self.structure, self.gradient, *parts)
+                made: torch.Tensor = _Together.apply(self.structure, self.gradient, *given)
                 return made
 
 
@@ -158,7 +168,7 @@ class Unwrap:
     """The tensor of a wrapper subclass -> the plain tensors that it is made of: the inverse."""
 
     def __init__(self, structure: Structure, gradient: Gradient | None = None) -> None:
-        self.structure, self.gradient = structure, gradient or Gradient(structure)
+        self.structure, self.gradient = structure, gradient
         self.__name__ = f"unwrap_{structure.cls.__name__}"
 
     def __call__(self, tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:

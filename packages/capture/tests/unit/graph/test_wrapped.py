@@ -68,7 +68,7 @@ def test_another_structure(other):
 def test_gradients_pass(is_plain):
     """As the graph does it: parts outside, a tensor inside, whose gradient is of its class or a plain one."""
     leaf = pair().requires_grad_()
-    structure, gradient = Structure.of(leaf), Gradient(None)
+    structure, gradient = Structure.of(leaf), Gradient()
     parts = Unwrap(structure, gradient)(leaf)
     inside = Wrap(structure, gradient)(*parts)
     given = torch.full((2, 3), 3.0)

@@ -16,7 +16,7 @@ from ..._torch import torch_functions_off
 from ...atoms import ATOM_TYPES
 from ...errors import BreakGraph
 from ...graph.inputs import lift_tensor
-from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, Wrap, is_wrapper
+from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, Wrap, is_differentiable, is_wrapper
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.guard import TensorFacts
 from ...sources import Attr, Source
@@ -60,7 +60,7 @@ def together(frame: Frame, structure: Structure, obj: Any, source: Source, role:
         return frame.graph.plain_node(frame, Wrap(structure), nodes)
     for part, at in places:
         frame.guard("TENSOR", at, TensorFacts.of(part))
-    gradient = Gradient(structure)
+    gradient = Gradient()
     unwrap = Unwrap(structure, gradient)
     nodes = tuple(frame.graph.tensor_input(part, source, role) for part in unwrap(obj))
     frame.graph.taken_apart.append((tuple(node.name for node in nodes), unwrap))
@@ -112,6 +112,8 @@ class WrapperTensorValue(SubclassTensorValue):
         structure = Structure.of(self.example)
         if not all(type(n) is int for n in (*structure.sizes, *structure.strides)):
             raise BreakGraph("cannot_rebuild", f"{self.describe()} of symbolic sizes")
+        if structure.requires_grad and not all(map(is_differentiable, structure.parts(self.example))):
+            raise BreakGraph("cannot_rebuild", f"{self.describe()} with a history, whose parts can have no gradients")
         parts = [emit.graph_output(node) for node in part_nodes(self.node, structure)]
         return f"{emit.const(_C.Scoped(Wrap(structure), None), 'wrap')}({', '.join(parts)})"
 
