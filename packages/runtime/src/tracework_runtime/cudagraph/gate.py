@@ -13,7 +13,7 @@ DEVICE_BOUND_UNASKED = 1.6
 LEAST_GAIN_UNASKED = 0.1
 """The part of a call's time that a recording saves which nobody asked for."""
 HOST_GAIN_UNASKED = 0.5
-NO_LOSS_UNASKED = 0.02
+NO_LOSS_UNASKED = 0.05
 """Or so much of the host's time, where the call takes no longer, as far as one can measure: a call that nearly waits for launches is rarely the
 only one in a step, and what the host is ahead by here, it launches the rest of the step in."""
 MEASURED_UNASKED = 3

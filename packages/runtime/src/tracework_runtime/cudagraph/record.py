@@ -257,8 +257,8 @@ class GraphedFn:
                 )
             return "limit"
         if not self.asked:
-            for recording in [one for one in calls.recordings if fixed.items() <= one.fixed.items()]:
-                calls.drop(recording)  # the new one does for its calls, too, and memory is dear
+            for recording in [one for one in calls.recordings if self._is_replaced(one, fixed)]:
+                calls.drop(recording)
         dropped = held if self._copies_more(calls, held) else []
         recording_or_error = self._record(calls, inputs, fixed, stream)
         if not isinstance(recording_or_error, Recording):
@@ -266,6 +266,13 @@ class GraphedFn:
         for recording in dropped:
             calls.drop(recording)
         return self._replay(calls, recording_or_error, inputs, stream)
+
+    def _is_replaced(self, recording: Recording, fixed: Mapping[int, int]) -> bool:
+        """Whether one with these addresses does for its calls, too, or it was hardly ever replayed and reads no other weights: memory is dear."""
+        if fixed.items() <= recording.fixed.items():
+            return True
+        same = all(recording.fixed.get(n) == fixed.get(n) for n in self.segment.static)
+        return same and recording.replay.replays < PAYBACK and not recording.held_outputs()
 
     def _copies_more(self, calls: Calls, held: list[Recording]) -> bool:
         """Whether outputs are copied from now on, where the recordings that would do are all held."""

@@ -13,7 +13,6 @@ from torch import fx
 
 from ... import _C
 from ..._torch import torch_functions_off
-from ...atoms import ATOM_TYPES
 from ...errors import BreakGraph
 from ...graph.inputs import lift_tensor
 from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, Wrap, is_differentiable, is_wrapper
@@ -136,11 +135,7 @@ class WrapperTensorValue(SubclassTensorValue):
         held = getattr(self.example, name)
         if isinstance(held, Tensor):
             return frame.graph.record(frame, getattr, (self.node, name), {}, held)
-        if type(held) in ATOM_TYPES or type(held) in (tuple, list, torch.Size):
-            return frame.constant(held)
-        return frame.break_graph(
-            "attribute_unknown", f"{self.cls.__name__}.{name}, a {type(held).__name__}, of one that was made here"
-        )
+        return frame.constant(held)  # what the constructor was given, or made of that
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
