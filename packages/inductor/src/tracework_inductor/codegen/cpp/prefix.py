@@ -3,6 +3,8 @@
 Functions of libm are declared with simd variants, which glibc's libmvec has: loops marked `omp simd` call these.
 """
 
+from .vector_functions import VECTOR_FUNCTIONS
+
 VECTOR_LIBM = ("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
                "erf", "erfc", "exp2", "log2", "log10", "log1p", "expm1", "tanh")  # fmt: skip
 """Present as _ZGV... in libmvec of glibc 2.35 and later."""
@@ -416,4 +418,4 @@ TW float tw_erf(float v) {
 
 def prefix(simd: bool = True) -> str:
     """The whole head."""
-    return HEAD + SUMS + VECTORS + STREAMS + libm(simd) + FAST
+    return HEAD + SUMS + VECTORS + STREAMS + libm(simd) + FAST + VECTOR_FUNCTIONS
