@@ -59,12 +59,20 @@ struct tw_bf16 { uint16_t bits; };
 struct tw_half { uint16_t bits; };
 template <class T> TW T tw_get(T v) { return v; }
 TW float tw_get(tw_bf16 v) { return tw_bits<float>((uint32_t)v.bits << 16); }
-TW float tw_get(tw_half v) { _Float16 h = tw_bits<_Float16>(v.bits); return (float)h; }
+// Halves in integers: of conversions of _Float16 g++ makes no vectors. Denormal ones are whole multiples of 2**-24.
+TW float tw_get(tw_half v) {
+  const int32_t u = v.bits & 0x7fff, wide = (u << 13) + (u < 0x7c00 ? 0x38000000 : 0x70000000);
+  const int32_t size = u < 0x400 ? tw_bits<int32_t>((float)u * 0x1p-24f) : wide;
+  return tw_bits<float>((uint32_t)size | (uint32_t)(v.bits & 0x8000) << 16); }
 template <class T, class V> TW void tw_put(T* p, V v) { *p = (T)v; }
 template <class V> TW void tw_put(tw_bf16* p, V value) {
   float v = (float)value; uint32_t u = tw_bits<uint32_t>(v); uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
   p->bits = (uint16_t)(v != v ? 0x7fc0u : r); }
-template <class V> TW void tw_put(tw_half* p, V v) { p->bits = tw_bits<uint16_t>((_Float16)(float)v); }
+template <class V> TW void tw_put(tw_half* p, V value) {
+  const uint32_t bits = tw_bits<uint32_t>((float)value); const int32_t u = (int32_t)(bits & 0x7fffffffu);
+  const int32_t least = tw_bits<int32_t>(tw_bits<float>(u) + 0.5f) - 0x3f000000, whole = (u - 0x38000000 + 0xfff + ((u >> 13) & 1)) >> 13;
+  const int32_t finite = u < 0x38800000 ? least : whole, large = u > 0x7f800000 ? 0x7e00 : 0x7c00;
+  p->bits = (uint16_t)((u < 0x477ff000 ? finite : large) | (int32_t)(bits >> 16 & 0x8000u)); }
 template <class T> TW float tw_rounded(float v) { T h; tw_put(&h, v); return tw_get(h); }
 template <class T> inline T tw_lowest();
 template <class T> inline T tw_highest();
