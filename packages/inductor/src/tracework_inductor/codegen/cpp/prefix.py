@@ -149,19 +149,39 @@ template <class V, int N = 1> struct tw_cascade {
 // The first where it is more (less), else the second: one instruction, which g++ does not find in a choice between vectors.
 template <class V> TW V tw_more(V a, V b) { return a > b ? a : b; }
 template <class V> TW V tw_less(V a, V b) { return a < b ? a : b; }
+#define TW_EXTREMES(V, MARK) \
+  TW V tw_more(V a, V b) { V m; asm("vmaxps %2, %1, %0" : "=" MARK(m) : MARK(a), MARK(b)); return m; } \
+  TW V tw_less(V a, V b) { V m; asm("vminps %2, %1, %0" : "=" MARK(m) : MARK(a), MARK(b)); return m; }
 #ifdef __AVX512F__
 typedef float tw_sixteen __attribute__((vector_size(64), may_alias));
-TW tw_sixteen tw_more(tw_sixteen a, tw_sixteen b) { tw_sixteen m; asm("vmaxps %2, %1, %0" : "=v"(m) : "v"(a), "v"(b)); return m; }
-TW tw_sixteen tw_less(tw_sixteen a, tw_sixteen b) { tw_sixteen m; asm("vminps %2, %1, %0" : "=v"(m) : "v"(a), "v"(b)); return m; }
+TW_EXTREMES(tw_sixteen, "v")
 #endif
+#ifdef __AVX__
+typedef float tw_eight __attribute__((vector_size(32), may_alias));
+TW_EXTREMES(tw_eight, "x")
+#endif
+// Comparisons of vectors that are longer than the processor's are made element by element by g++: it has them in halves.
+#ifdef __AVX512F__
+enum { tw_longest = 64 };
+#else
+enum { tw_longest = 32 };
+#endif
+template <class F, class V> TW V tw_by_halves(V a, V b) {
+  typedef decltype(+a[0]) element; typedef element half __attribute__((vector_size(sizeof(V) / 2)));
+  struct halves { half a, b; }; halves x = tw_bits<halves>(a), y = tw_bits<halves>(b);
+  return tw_bits<V>(halves{F::of(x.a, y.a), F::of(x.b, y.b)}); }
 // How lanes are combined, one by one or as vectors, and which of two comes first where a place is looked for. A NaN wins.
 struct tw_added { template <class V> TW V of(V a, V b) { return a + b; } };
 struct tw_largest {
   template <class V> TW auto first(V a, V b) { return a > b; }
-  template <class V> TW V of(V a, V b) { V m = tw_more(a, b); return a != a ? a : m; } };
+  template <class V> TW V of(V a, V b) {
+    if constexpr (sizeof(V) > tw_longest) return tw_by_halves<tw_largest>(a, b);
+    else { V m = tw_more(a, b); return a != a ? a : m; } } };
 struct tw_least {
   template <class V> TW auto first(V a, V b) { return a < b; }
-  template <class V> TW V of(V a, V b) { V m = tw_less(a, b); return a != a ? a : m; } };
+  template <class V> TW V of(V a, V b) {
+    if constexpr (sizeof(V) > tw_longest) return tw_by_halves<tw_least>(a, b);
+    else { V m = tw_less(a, b); return a != a ? a : m; } } };
 template <class T> struct tw_lanes {
   typedef T type __attribute__((vector_size(64), may_alias));
   template <class F, int N> TW type of(const T* terms) {
@@ -181,9 +201,9 @@ template <> struct tw_integer<8> { typedef int64_t type; };
 // The first place of the largest or least of each of N lanes. Places are integers of the elements' size.
 template <class T, class F, int N> struct tw_best {
   typedef typename tw_integer<sizeof(T)>::type place;
-  typedef T values __attribute__((vector_size(64), may_alias));
-  typedef place places __attribute__((vector_size(64), may_alias));
-  static const int COUNT = N * (int)sizeof(T) / 64, LANES = 64 / (int)sizeof(T);
+  typedef T values __attribute__((vector_size(tw_longest), may_alias));
+  typedef place places __attribute__((vector_size(tw_longest), may_alias));
+  static const int COUNT = N * (int)sizeof(T) / tw_longest, LANES = tw_longest / (int)sizeof(T);
   values v[COUNT]; places p[COUNT];
   template <class V, class P> TW auto better(V a, P at, V b, P than) {
     return F::first(a, b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (at < than)); }
