@@ -31,6 +31,7 @@ from .few_rows import HEAD, few_rows, few_rows_nest
 from .parts import has_parts, open_groups, write_group
 from .peeling import ONE_BY_ONE, Peeled, looked_up_once, peeled, rows_put
 from .reuse import kept_rows
+from .row_values import computed_ahead
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
 from .scans import carried, in_groups, scan_in_groups
 from .segments import Segment, segments
@@ -544,6 +545,8 @@ class CppKernel:
         self.statements(p.body.instructions, {})
 
     def _row_pass(self, p: Pass) -> None:
+        near = rows_ahead(self.kernel, p)
+        p = computed_ahead(self, p)
         reductions = [i for i in p.body.instructions if i.op == "reduce"]
         scans = any(i.op == "scan" for i in p.body.instructions)
         positions = [i for i in reductions if i.args[1] in POSITIONS]
@@ -566,11 +569,10 @@ class CppKernel:
         if stores or grouped:
             for around in outer:
                 self.loop(around)
-            ahead = rows_ahead(self.kernel, p) if stores else []
             if grouped:
-                self._in_groups(last, p.body, stores, False, ahead)
+                self._in_groups(last, p.body, stores, False, near if stores else [])
             else:
-                copies = open_blocks(self, last, stores, False, None, ahead)
+                copies = open_blocks(self, last, stores, False, None, near)
                 self.statements(p.body.instructions, {})
                 close_blocks(self, stores, copies)
             for _ in outer:

@@ -62,7 +62,7 @@ TW float tw_get(tw_bf16 v) { return tw_bits<float>((uint32_t)v.bits << 16); }
 // Halves in integers: of conversions of _Float16 g++ makes no vectors. Denormal ones are whole multiples of 2**-24.
 TW float tw_get(tw_half v) {
   const int32_t u = v.bits & 0x7fff, wide = (u << 13) + (u < 0x7c00 ? 0x38000000 : 0x70000000);
-  const int32_t size = u < 0x400 ? tw_bits<int32_t>((float)u * 0x1p-24f) : wide;
+  const float least = (float)u * 0x1p-24f; const int32_t size = u < 0x400 ? tw_bits<int32_t>(least) : wide;
   return tw_bits<float>((uint32_t)size | (uint32_t)(v.bits & 0x8000) << 16); }
 template <class T, class V> TW void tw_put(T* p, V v) { *p = (T)v; }
 template <class V> TW void tw_put(tw_bf16* p, V value) {
