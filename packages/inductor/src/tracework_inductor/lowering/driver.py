@@ -25,10 +25,11 @@ from ..options import InductorOptions
 from ..schedule.plan import Output, Program
 from . import fallback
 from .checks import each_checked_once
+from .indexing import few_accesses
 from .layout import ImageLayouts, dense_strides, is_dense, is_row_major, strides_equal
 from .mask_blocks import MaskBlocks
 from .operands import gapped_bases, shared_operands
-from .pointwise import rounded
+from .pointwise import SAME_NAME, rounded
 from .product_layouts import product_layouts
 from .product_pieces import pieces
 from .realize import reason_to_realize
@@ -727,17 +728,39 @@ def _has_division(expr: Any) -> bool:
     return expr.as_affine() is None
 
 
+LOOK_UPS = frozenset({"gather", "index_select", "index"})
+"""Prims that read elements of a table."""
+ELEMENTWISE = frozenset({*SAME_NAME, "convert"})
+"""Prims that compute an element of an element of each operand."""
+
+
 def effective_users(graph: Any) -> dict[Any, int]:
-    """How many rules that compute read each node's value, looking through views."""
+    """How many rules that compute read each node's value, looking through views; not those that look up a few of its elements, or compute
+    what only such look up."""
     counts: dict[Any, int] = {}
     for node in reversed(graph.nodes):
         count = 0
         for user in node.users:
             name = getattr(user.target, "name", None)
-            looks_through = user.op == "call_function" and (name in VIEWS or user.target is operator.getitem)
-            count += counts.get(user, 0) if looks_through else 1
+            called = user.op == "call_function"
+            if called and (name in VIEWS or user.target is operator.getitem):
+                count += counts.get(user, 0)
+            elif called and (
+                name in LOOK_UPS and _is_looked_up(node, user) or name in ELEMENTWISE and user.users and not counts[user]
+            ):
+                continue
+            else:
+                count += 1
         counts[node] = count
     return counts
+
+
+def _is_looked_up(table: Any, user: Any) -> bool:
+    """Whether an operation reads a few elements of a table, and nothing else of it."""
+    if user.args[0] is not table or any(a is table for a in user.args[1:]):
+        return False
+    specs = table.meta.get("spec"), user.meta.get("spec")
+    return all(hasattr(spec, "sizes") for spec in specs) and few_accesses(specs[0].sizes, specs[1].sizes)
 
 
 def _resolve(arg: Any, values: dict[Any, Any]) -> Any:

@@ -117,9 +117,13 @@ def _table(low: Any, x: Any, accessed: Sequence[Size]) -> Any:
     x = settled(x)
     if not isinstance(x, Lazy) or x.cost <= 4 or not x.reads:
         return x
-    sizes = (*x.sizes, *accessed)
-    few = all(isinstance(s, int) for s in sizes) and constant_product(accessed) <= FEW_ACCESSES * constant_product(x.sizes)
-    return x if few else low.realize(x)
+    return x if few_accesses(x.sizes, accessed) else low.realize(x)
+
+
+def few_accesses(table: Sequence[Size], accessed: Sequence[Size]) -> bool:
+    """Whether so many accesses are known to be few of a table's elements."""
+    known = all(isinstance(s, int) for s in (*table, *accessed))
+    return known and constant_product(accessed) <= FEW_ACCESSES * constant_product(table)
 
 
 @lowers("index_select")

@@ -28,13 +28,16 @@ from .ahead import next_rows, rows_looked_up_next
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
 from .column_sums import kept_sums, open_row_blocks, place_in_block
 from .few_rows import HEAD, few_rows, few_rows_nest
+from .parts import has_parts, open_groups, write_group
 from .peeling import ONE_BY_ONE, Peeled, looked_up_once, peeled, rows_put
 from .reuse import kept_rows
+from .row_values import computed_ahead
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
 from .scans import carried, in_groups, scan_in_groups
 from .segments import Segment, segments
 from .streams import (
     SHORTEST,
+    NextRow,
     ask_for_row,
     close_blocks,
     close_copied,
@@ -184,8 +187,10 @@ class CppKernel:
         axis = self.kernel.axes[-1]
         stores = [i for p in self.kernel.passes for i in streamed(self.kernel, p, axis)] if simd else []
         copies: list[str] = []
-
         near = [] if not simd or parallel else next_rows(self.kernel, self.kernel.passes[0].body)
+        if simd and len(self.kernel.passes) == 1 and has_parts(body := self.kernel.passes[0].body, axis):
+            self._in_groups(axis, body, stores, parallel, near)
+            return
 
         def begin() -> None:
             if stores:
@@ -238,6 +243,23 @@ class CppKernel:
         ask_for_row(self, near, last, first, count)
         self.statements(body.instructions, {}, loop=(ahead, begin))
         for _ in range(len(outer) + 2):
+            self.w.close()
+
+    def _in_groups(
+        self, axis: Axis, body: LoopBody, stores: list[Instruction], parallel: bool, ahead: Sequence[NextRow] = ()
+    ) -> None:
+        """An innermost loop without reductions, whose body is written in parts."""
+        if stores:
+            copies = open_blocks(self, axis, stores, parallel, None, ahead, True)
+        else:
+            ask_for_row(self, ahead, axis)
+            if parallel:
+                self.parallel_for(1)
+            open_groups(self, axis)
+        write_group(self, body, axis)
+        if stores:
+            close_blocks(self, stores, copies)
+        else:
             self.w.close()
 
     def _segmented(self, position: int, parts: list[Segment], parallel: bool) -> None:
@@ -523,6 +545,8 @@ class CppKernel:
         self.statements(p.body.instructions, {})
 
     def _row_pass(self, p: Pass) -> None:
+        near = rows_ahead(self.kernel, p)
+        p = computed_ahead(self, p)
         reductions = [i for i in p.body.instructions if i.op == "reduce"]
         scans = any(i.op == "scan" for i in p.body.instructions)
         positions = [i for i in reductions if i.args[1] in POSITIONS]
@@ -540,12 +564,17 @@ class CppKernel:
             scan_in_groups(self, p, last)
             return
         simd = not scans and not positions and self._vectorises([p])
-        if simd and (stores := streamed(self.kernel, p, last)):
+        stores = streamed(self.kernel, p, last) if simd else []
+        grouped = simd and not reductions and has_parts(p.body, last)
+        if stores or grouped:
             for around in outer:
                 self.loop(around)
-            copies = open_blocks(self, last, stores, False, None, rows_ahead(self.kernel, p))
-            self.statements(p.body.instructions, {})
-            close_blocks(self, stores, copies)
+            if grouped:
+                self._in_groups(last, p.body, stores, False, near if stores else [])
+            else:
+                copies = open_blocks(self, last, stores, False, None, near)
+                self.statements(p.body.instructions, {})
+                close_blocks(self, stores, copies)
             for _ in outer:
                 self.w.close()
             return
@@ -678,22 +707,26 @@ class CppKernel:
         loop: tuple[int, Callable[[], None]] | None = None,
     ) -> None:
         """A body. loop: what begins a loop after so many instructions."""
-        base = f"v{self.counter}_"
-        self.counter += 1
-        dtypes = [i.dtype for i in instructions]
+        base, dtypes = self.new_values(), [i.dtype for i in instructions]
         for n, i in enumerate(instructions):
             if loop is not None and n == loop[0]:
                 loop[1]()
-            if i.op in without:
-                continue
-            rule = STATEMENTS.get(i.op)
-            text = rule(self, i, base, dtypes, accumulators, lane) if rule else self._scalar(i, base, dtypes)
-            if text is None:
-                continue
-            if i.dtype is None:
-                self.w.line(text)
-            else:
-                self.w.line(f"{CPP_TYPES[i.dtype]} {base}{n} = {text};")
+            if i.op not in without:
+                self.statement(i, f"{base}{n}", dtypes, accumulators, lane)
+
+    def new_values(self) -> str:
+        """What the names of a body's values begin with."""
+        self.counter += 1
+        return f"v{self.counter - 1}_"
+
+    def statement(
+        self, i: Instruction, name: str, dtypes: Sequence[Any], accumulators: dict[str, str], lane: str | None = None
+    ) -> None:
+        """One instruction; `name` is its value's."""
+        base, rule = name[: name.index("_") + 1], STATEMENTS.get(i.op)
+        text = rule(self, i, base, dtypes, accumulators, lane) if rule else self._scalar(i, base, dtypes)
+        if text is not None:
+            self.w.line(text if i.dtype is None else f"{CPP_TYPES[i.dtype]} {name} = {text};")
 
     def _scalar(self, i: Instruction, base: str, dtypes: Sequence[Any]) -> str:
         assert i.dtype is not None

@@ -3,6 +3,8 @@
 Functions of libm are declared with simd variants, which glibc's libmvec has: loops marked `omp simd` call these.
 """
 
+from .vector_functions import VECTOR_FUNCTIONS
+
 VECTOR_LIBM = ("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
                "erf", "erfc", "exp2", "log2", "log10", "log1p", "expm1", "tanh")  # fmt: skip
 """Present as _ZGV... in libmvec of glibc 2.35 and later."""
@@ -57,12 +59,20 @@ struct tw_bf16 { uint16_t bits; };
 struct tw_half { uint16_t bits; };
 template <class T> TW T tw_get(T v) { return v; }
 TW float tw_get(tw_bf16 v) { return tw_bits<float>((uint32_t)v.bits << 16); }
-TW float tw_get(tw_half v) { _Float16 h = tw_bits<_Float16>(v.bits); return (float)h; }
+// Halves in integers: of conversions of _Float16 g++ makes no vectors. Denormal ones are whole multiples of 2**-24.
+TW float tw_get(tw_half v) {
+  const int32_t u = v.bits & 0x7fff, wide = (u << 13) + (u < 0x7c00 ? 0x38000000 : 0x70000000);
+  const float least = (float)u * 0x1p-24f; const int32_t size = u < 0x400 ? tw_bits<int32_t>(least) : wide;
+  return tw_bits<float>((uint32_t)size | (uint32_t)(v.bits & 0x8000) << 16); }
 template <class T, class V> TW void tw_put(T* p, V v) { *p = (T)v; }
 template <class V> TW void tw_put(tw_bf16* p, V value) {
   float v = (float)value; uint32_t u = tw_bits<uint32_t>(v); uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
   p->bits = (uint16_t)(v != v ? 0x7fc0u : r); }
-template <class V> TW void tw_put(tw_half* p, V v) { p->bits = tw_bits<uint16_t>((_Float16)(float)v); }
+template <class V> TW void tw_put(tw_half* p, V value) {
+  const uint32_t bits = tw_bits<uint32_t>((float)value); const int32_t u = (int32_t)(bits & 0x7fffffffu);
+  const int32_t least = tw_bits<int32_t>(tw_bits<float>(u) + 0.5f) - 0x3f000000, whole = (u - 0x38000000 + 0xfff + ((u >> 13) & 1)) >> 13;
+  const int32_t finite = u < 0x38800000 ? least : whole, large = u > 0x7f800000 ? 0x7e00 : 0x7c00;
+  p->bits = (uint16_t)((u < 0x477ff000 ? finite : large) | (int32_t)(bits >> 16 & 0x8000u)); }
 template <class T> TW float tw_rounded(float v) { T h; tw_put(&h, v); return tw_get(h); }
 template <class T> inline T tw_lowest();
 template <class T> inline T tw_highest();
@@ -139,19 +149,39 @@ template <class V, int N = 1> struct tw_cascade {
 // The first where it is more (less), else the second: one instruction, which g++ does not find in a choice between vectors.
 template <class V> TW V tw_more(V a, V b) { return a > b ? a : b; }
 template <class V> TW V tw_less(V a, V b) { return a < b ? a : b; }
+#define TW_EXTREMES(V, MARK) \
+  TW V tw_more(V a, V b) { V m; asm("vmaxps %2, %1, %0" : "=" MARK(m) : MARK(a), MARK(b)); return m; } \
+  TW V tw_less(V a, V b) { V m; asm("vminps %2, %1, %0" : "=" MARK(m) : MARK(a), MARK(b)); return m; }
 #ifdef __AVX512F__
 typedef float tw_sixteen __attribute__((vector_size(64), may_alias));
-TW tw_sixteen tw_more(tw_sixteen a, tw_sixteen b) { tw_sixteen m; asm("vmaxps %2, %1, %0" : "=v"(m) : "v"(a), "v"(b)); return m; }
-TW tw_sixteen tw_less(tw_sixteen a, tw_sixteen b) { tw_sixteen m; asm("vminps %2, %1, %0" : "=v"(m) : "v"(a), "v"(b)); return m; }
+TW_EXTREMES(tw_sixteen, "v")
 #endif
+#ifdef __AVX__
+typedef float tw_eight __attribute__((vector_size(32), may_alias));
+TW_EXTREMES(tw_eight, "x")
+#endif
+// Comparisons of vectors that are longer than the processor's are made element by element by g++: it has them in halves.
+#ifdef __AVX512F__
+enum { tw_longest = 64 };
+#else
+enum { tw_longest = 32 };
+#endif
+template <class F, class V> TW V tw_by_halves(V a, V b) {
+  typedef decltype(+a[0]) element; typedef element half __attribute__((vector_size(sizeof(V) / 2)));
+  struct halves { half a, b; }; halves x = tw_bits<halves>(a), y = tw_bits<halves>(b);
+  return tw_bits<V>(halves{F::of(x.a, y.a), F::of(x.b, y.b)}); }
 // How lanes are combined, one by one or as vectors, and which of two comes first where a place is looked for. A NaN wins.
 struct tw_added { template <class V> TW V of(V a, V b) { return a + b; } };
 struct tw_largest {
   template <class V> TW auto first(V a, V b) { return a > b; }
-  template <class V> TW V of(V a, V b) { V m = tw_more(a, b); return a != a ? a : m; } };
+  template <class V> TW V of(V a, V b) {
+    if constexpr (sizeof(V) > tw_longest) return tw_by_halves<tw_largest>(a, b);
+    else { V m = tw_more(a, b); return a != a ? a : m; } } };
 struct tw_least {
   template <class V> TW auto first(V a, V b) { return a < b; }
-  template <class V> TW V of(V a, V b) { V m = tw_less(a, b); return a != a ? a : m; } };
+  template <class V> TW V of(V a, V b) {
+    if constexpr (sizeof(V) > tw_longest) return tw_by_halves<tw_least>(a, b);
+    else { V m = tw_less(a, b); return a != a ? a : m; } } };
 template <class T> struct tw_lanes {
   typedef T type __attribute__((vector_size(64), may_alias));
   template <class F, int N> TW type of(const T* terms) {
@@ -171,9 +201,9 @@ template <> struct tw_integer<8> { typedef int64_t type; };
 // The first place of the largest or least of each of N lanes. Places are integers of the elements' size.
 template <class T, class F, int N> struct tw_best {
   typedef typename tw_integer<sizeof(T)>::type place;
-  typedef T values __attribute__((vector_size(64), may_alias));
-  typedef place places __attribute__((vector_size(64), may_alias));
-  static const int COUNT = N * (int)sizeof(T) / 64, LANES = 64 / (int)sizeof(T);
+  typedef T values __attribute__((vector_size(tw_longest), may_alias));
+  typedef place places __attribute__((vector_size(tw_longest), may_alias));
+  static const int COUNT = N * (int)sizeof(T) / tw_longest, LANES = tw_longest / (int)sizeof(T);
   values v[COUNT]; places p[COUNT];
   template <class V, class P> TW auto better(V a, P at, V b, P than) {
     return F::first(a, b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (at < than)); }
@@ -416,4 +446,4 @@ TW float tw_erf(float v) {
 
 def prefix(simd: bool = True) -> str:
     """The whole head."""
-    return HEAD + SUMS + VECTORS + STREAMS + libm(simd) + FAST
+    return HEAD + SUMS + VECTORS + STREAMS + libm(simd) + FAST + VECTOR_FUNCTIONS

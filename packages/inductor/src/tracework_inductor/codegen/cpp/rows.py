@@ -8,6 +8,7 @@ NaN) would lie in memory: its lanes would be loaded and stored at each step.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...ir.body import Axis, Instruction, Ref
@@ -16,6 +17,7 @@ from ...ir.scalar_ops import compute_dtype
 from ...schedule.plan import Pass
 from ..printer import c_index
 from .blocks import CHAIN, Sum, lanes, whole_groups
+from .parts import has_parts, in_parts
 from .text_rules import CPP_TYPES, REDUCTIONS
 
 if TYPE_CHECKING:
@@ -138,12 +140,14 @@ def row_in_lanes(k: CppKernel, p: Pass, reductions: list[Instruction], names: di
     for s in found.values():
         for text in s.declared():
             k.w.line(text)
-    k.w.line(SIMD + k.bad_clause())
-    k.loop(last, at, str(width))
+
+    def begin_group() -> None:
+        k.w.line(SIMD + k.bad_clause())
+        k.loop(last, at, str(width))
+
     k.terms = f"{last.var}k"
-    k.statements(p.body.instructions, {name: s.terms for name, s in found.items()})
+    _body(k, p, {name: s.terms for name, s in found.items()}, last, width, begin_group)
     k.terms = ""
-    k.w.close()
     for name, s in found.items():
         k.w.line(s.put(into[name]))
     k.w.close()
@@ -157,18 +161,30 @@ def row_in_lanes(k: CppKernel, p: Pass, reductions: list[Instruction], names: di
         k.w.line(s.total())
 
 
+def _body(k: CppKernel, p: Pass, accumulators: dict[str, str], axis: Axis, width: int, begin: Callable[[], None]) -> None:
+    """What a group of at most `width` elements computes, in a loop that `begin` opens."""
+    if has_parts(p.body, axis):
+        in_parts(k, p.body.instructions, accumulators, axis, width, begin)
+        return
+    begin()
+    k.statements(p.body.instructions, accumulators)
+    k.w.close()
+
+
 def _rest(k: CppKernel, p: Pass, found: list[tuple[Instruction, Lanes, str]], loop: tuple[Axis, str, str]) -> None:
     """What is left of a row: places are looked for one by one, all else is a vector loop whose results one lane takes."""
     variables = [(i, s, into) for i, s, into in found if not s.places]
     for _, s, _ in variables:
         k.w.line(f"{s.type} {s.result}_rest = {s.start()};")
     accumulators = {i.args[0]: into if s.places else f"{s.result}_rest" for i, s, into in found}
-    if len(variables) == len(found):
-        k.w.line(SIMD + k.reduction_clauses([i for i, _, _ in found], accumulators) + k.bad_clause())
-    k.loop(*loop)
+
+    def begin() -> None:
+        if len(variables) == len(found):
+            k.w.line(SIMD + k.reduction_clauses([i for i, _, _ in found], accumulators) + k.bad_clause())
+        k.loop(*loop)
+
     k.one_by_one = True
-    k.statements(p.body.instructions, accumulators)
+    _body(k, p, accumulators, loop[0], found[0][1].width, begin)
     k.one_by_one = False
-    k.w.close()
     for _, s, into in variables:
         k.w.line(f"{into}[0] = {s.combined}::of(({s.type}){into}[0], {s.result}_rest);")

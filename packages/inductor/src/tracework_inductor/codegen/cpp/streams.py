@@ -14,6 +14,7 @@ from ...ir.body import Axis, Instruction, LoopBody
 from ...ir.index import Expr, Size, constant_product, substitute, symbol
 from ...schedule.plan import LoopKernel, Pass
 from ..printer import c_index
+from .parts import open_groups_of
 from .text_rules import MEMORY_TYPES
 
 if TYPE_CHECKING:
@@ -130,9 +131,11 @@ def open_blocks(
     parallel: bool,
     part: tuple[int, int] | None = None,
     ahead: Sequence[NextRow] = (),
+    grouped: bool = False,
 ) -> list[str]:
     """Opens the loops over an axis, or a first step and so many, block by block, for `close_blocks`; `parallel` if the blocks are shared out
-    to the threads. ahead: what is brought near of a row to come meanwhile."""
+    to the threads. ahead: what is brought near of a row to come meanwhile. grouped: whether the inner loop is that over groups (see
+    parts.py)."""
     assert isinstance(axis.size, int)
     first, steps = part or (0, axis.size)
     begin, end, block = f"{axis.var}b", first + steps, min(_block(k, axis, stores, first), steps)
@@ -141,7 +144,7 @@ def open_blocks(
     k.w.open(f"for (int64_t {begin} = {first}; {begin} < {end}; {begin} += {block})")
     count = str(block) if steps % block == 0 else f"tw_imin({block}, {end} - {begin})"
     ask_for_row(k, ahead, axis, symbol(begin, 0, None), count)
-    return open_copied(k, axis, stores, begin, count, block)
+    return open_copied(k, axis, stores, begin, count, block, grouped)
 
 
 def close_blocks(k: CppKernel, stores: Sequence[Instruction], copies: list[str]) -> None:
@@ -175,17 +178,24 @@ def close_row(k: CppKernel, copies: list[str]) -> None:
     k.rows_of.clear()
 
 
-def open_copied(k: CppKernel, axis: Axis, stores: Sequence[Instruction], begin: str, count: str, most: int) -> list[str]:
+def open_copied(
+    k: CppKernel, axis: Axis, stores: Sequence[Instruction], begin: str, count: str, most: int, grouped: bool = False
+) -> list[str]:
     """Opens the loop over at most `most` steps of an axis whose results are copied to their places at its end; gives the copies."""
+    for n, i in enumerate(stores):
+        k.w.line(f"{MEMORY_TYPES[k.kernel.layouts[i.args[0]].dtype]} s{n}[{most}] __attribute__((aligned(64)));")
+    if grouped:
+        place = open_groups_of(k, axis, begin, count)
+    else:
+        place = f"{axis.var}k"
+        k.w.line(SIMD + k.bad_clause())
+        k.loop(axis, begin, count)
     copies: list[str] = []
     for n, i in enumerate(stores):
         buffer, index = i.args[:2]
-        k.tiles["store", buffer, index] = f"s{n}[{axis.var}k]"
-        k.w.line(f"{MEMORY_TYPES[k.kernel.layouts[buffer].dtype]} s{n}[{most}] __attribute__((aligned(64)));")
+        k.tiles["store", buffer, index] = f"s{n}[{place}]"
         first = c_index(substitute(index, {axis.var: symbol(begin, 0, None)}))
         copies.append(f"tw_stream(&{k.names[buffer]}[{first}], s{n}, {count});")
-    k.w.line(SIMD + k.bad_clause())
-    k.loop(axis, begin, count)
     return copies
 
 

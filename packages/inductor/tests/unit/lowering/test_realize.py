@@ -1,0 +1,32 @@
+"""What is written to memory: not what a few elements of are looked up, however many others compute with what it is made of."""
+
+import pytest
+import torch
+from prim_programs import build
+from tracework_inductor import InductorOptions
+from tracework_inductor.pipeline import plan_graph
+from tracework_primops import TensorSpec, prims
+
+ROWS, COLUMNS = 64, 1000
+
+
+def negative_log_likelihood(x, target, dtype):
+    """As cross entropy is made of."""
+    x = prims.convert(x, torch.float32)
+    shifted = prims.sub(x, prims.amax(x, (1,), True))
+    total = prims.sum(prims.exp(shifted), (1,), True)
+    y = prims.convert(prims.sub(shifted, prims.log(total)), dtype)
+    return prims.neg(prims.gather(y, 1, target))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_few_elements_are_computed_where_they_are_looked_up(device, dtype) -> None:
+    for places, written in ((1, False), (900, True)):
+        x = TensorSpec(dtype, torch.device(device), (ROWS, COLUMNS))
+        target = TensorSpec(torch.int64, torch.device(device), (ROWS, places))
+        graph = build(lambda x, target: negative_log_likelihood(x, target, dtype), [None, None], [x, target])
+        plan = plan_graph(graph, InductorOptions())
+        layouts = {name: layout for kernel in plan.kernels for name, layout in kernel.layouts.items()}
+        found = [name for name, layout in layouts.items() if layout.sizes == (ROWS, COLUMNS) and name not in plan.program.inputs]
+        assert bool(found) == written, places
