@@ -31,7 +31,7 @@ def document(recorder: Recorder, what: str) -> dict[str, Any]:
     """Everything that a recorder knows. what: the function or program that was looked at."""
     files = files_of(recorder.compiled)
     rows = [compiled_row(each, files) for each in recorder.compiled if each.artifact is not None]
-    compiled = [{"number": number, **row} for number, row in enumerate(rows)]
+    compiled = [{"number": place, **row} for place, row in enumerate(rows)]
     devices = sorted({device for each in compiled for device in each["devices"]}, reverse=True) or ["cpu"]
     machine = _limits(compiled, devices[0]) if recorder.profile else None
     found = {
@@ -188,8 +188,8 @@ def compiled_row(own: Compiled, files: Mapping[str, str]) -> dict[str, Any]:
                 "kind": step["kind"],
                 "ops": step["ops"],
                 "lines": [_line(text, files) for text in artifact.places_of(step)],
-                "bytes": _number(step["bytes"], hints),
-                "flops": _number(step["flops"], hints),
+                "bytes": number(step["bytes"], hints),
+                "flops": number(step["flops"], hints),
                 "bytes_of_sizes": step["bytes"] if isinstance(step["bytes"], str) else None,
                 "flops_of_sizes": step["flops"] if isinstance(step["flops"], str) else None,
                 "dtype": written,
@@ -258,7 +258,7 @@ def _hints(table: Any) -> dict[str, int]:
     return {str(s): table.hint(s) for s in table.symbols if table.has_hint(s)} if table is not None else {}
 
 
-def _number(count: int | str | None, hints: Mapping[str, int]) -> int | None:
+def number(count: int | str | None, hints: Mapping[str, int]) -> int | None:
     """A count for the sizes of the first call; None where one of them is not known."""
     if not isinstance(count, str):
         return count
@@ -320,7 +320,7 @@ def _made(node: torch.fx.Node, hints: Mapping[str, int]) -> int:
 
 def _bytes(sizes: Iterable[Any], itemsize: int, hints: Mapping[str, int]) -> int:
     """Of so many elements; 0 where a size is not known."""
-    return itemsize * math.prod(_number(n if type(n) is int else str(n), hints) or 0 for n in sizes)
+    return itemsize * math.prod(number(n if type(n) is int else str(n), hints) or 0 for n in sizes)
 
 
 def _sums(steps: int, spans: Iterable[tuple[int, int, int]]) -> list[int]:
