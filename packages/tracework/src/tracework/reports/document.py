@@ -48,6 +48,8 @@ def document(recorder: Recorder, what: str) -> dict[str, Any]:
         "uncompiled": [ROWS["uncompiled"](each) for each in recorder.uncompiled],
         "compiled": compiled,
         "compile_time": compile_time(recorder.spans),
+        "memory": recorder.memory,
+        "guard_costs": None if recorder.guards is None else [_guard_cost(each) for each in recorder.guards],
     }
     return {**found, "summary": _summary(found)}
 
@@ -122,6 +124,17 @@ def graph_row(number: int, captured: Any) -> dict[str, Any]:
         "guards_by_kind": dict(kinds.most_common()),
         "ended": getattr(captured.stop, "reason_id", "returned"),
         "text": captured.text(),
+    }
+
+
+def _guard_cost(cost: Any) -> dict[str, Any]:
+    return {
+        "function": cost.function,
+        "file": cost.filename,
+        "line": cost.line,
+        "guards": cost.guards,
+        "us": cost.us,
+        "dearest": [{"guard": text, "us": us} for text, us in cost.dearest],
     }
 
 
