@@ -32,6 +32,7 @@ from .hook.collector import paused_collection
 from .hook.context import capture, disable, dump_dynamism, dump_guards, optimize, release, reset, run_only
 from .hook.dynamism import load_dynamism
 from .hook.explain import Explanation, explain
+from .hook.guard_costs import EntryCost, guard_costs
 from .hook.stance import STANCES, Stance, follow_stance, set_stance
 from .hook.whole import NotWhole, Slot, WholeCall, capture_whole
 from .marks import (
@@ -67,6 +68,7 @@ __all__ = [
     "DimRange",
     "DynamicDimError",
     "ENTRIES",
+    "EntryCost",
     "EntryStore",
     "Explanation",
     "FilterEntry",
@@ -104,6 +106,7 @@ __all__ = [
     "follow_stance",
     "forbid_in_graph",
     "graph_break",
+    "guard_costs",
     "defer_signal_errors",
     "leaf_function",
     "release",

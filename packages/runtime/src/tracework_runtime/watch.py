@@ -142,8 +142,8 @@ class StepTimes:
         """How many are known."""
         return len(self._calls)
 
-    def microseconds(self) -> tuple[float, dict[int, float]]:
-        """Of a call, and of each of its lines: medians, without the first call where there are others."""
+    def microseconds(self, of: Callable[[list[float]], float] = statistics.median) -> tuple[float, dict[int, float]]:
+        """Of a call, and of each of its lines: medians, or what `of` makes of all of them, without the first call where there are others."""
         if self._on_gpu:
             torch.cuda.synchronize()
         known = list(self._calls)[1 if len(self._calls) > 1 else 0 :]
@@ -151,8 +151,8 @@ class StepTimes:
         for _, spans in known:
             for line, begun, ended in spans:
                 lines.setdefault(line, []).append(self._between(begun, ended))
-        whole = statistics.median(self._between(*ends) for ends, _ in known) if known else 0.0
-        return whole, {line: statistics.median(found) for line, found in lines.items()}
+        whole = of([self._between(*ends) for ends, _ in known]) if known else 0.0
+        return whole, {line: of(found) for line, found in lines.items()}
 
     def _between(self, begun: Any, ended: Any) -> float:
         return 1e3 * begun.elapsed_time(ended) if self._on_gpu else 1e-3 * (ended - begun)

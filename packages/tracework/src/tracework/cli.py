@@ -281,14 +281,19 @@ def merge(files: Annotated[list[str], typer.Argument(help="books, as `show` prin
 
     tracework diff FILE.case, or tracework diff train.py --epochs 1, which runs the program and looks at each graph that it compiled.""",
 )
-def diff(arguments: Annotated[list[str], typer.Argument(help="a case, or a script and its arguments")]) -> None:
+def diff(
+    arguments: Annotated[list[str], typer.Argument(help="a case, or a script and its arguments")],
+    time: Annotated[
+        bool, typer.Option("--time", help="tell what each kernel takes, beside eager's operators and its limit")
+    ] = False,
+) -> None:
     if not arguments[0].endswith(".case"):
-        _diff_script(arguments)
+        _diff_script(arguments, time)
         return
-    _examine(arguments, "diff")
+    _examine(arguments, "diff", time=time)
 
 
-def _diff_script(arguments: list[str]) -> None:
+def _diff_script(arguments: list[str], time: bool) -> None:
     import tempfile
 
     folder = tempfile.mkdtemp(prefix="tracework-diff-")
@@ -297,7 +302,7 @@ def _diff_script(arguments: list[str]) -> None:
     if not found:
         console.print(f"{arguments[0]} ended with {ended} and compiled no graph that a case can hold. Next: tracework.explain.")
         raise typer.Exit(1)
-    _examine(found, "diff")
+    _examine(found, "diff", time=time)
 
 
 @app.command()
@@ -308,7 +313,7 @@ def bisect(
     _examine(cases, "bisect")
 
 
-def _examine(files: list[str], how: str) -> None:
+def _examine(files: list[str], how: str, **options: bool) -> None:
     """Prints what `diff` or `bisect` finds of each case; exits with 1 where something is wrong."""
     from .cases import Case
     from .faults import find
@@ -316,7 +321,7 @@ def _examine(files: list[str], how: str) -> None:
     wrong = False
     for file in files:
         try:
-            report = getattr(find, how)(Case.load(file), file)
+            report = getattr(find, how)(Case.load(file), file, **options)
         except TraceworkError as error:
             _say(error)
             raise typer.Exit(2) from error

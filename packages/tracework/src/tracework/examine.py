@@ -82,17 +82,21 @@ def case(fn: Callable[..., Any], *, options: Mapping[str, Any] | None = None) ->
 
 
 @overload
-def diff(fn: Case) -> Report: ...
+def diff(fn: Case, *, time: bool = False) -> Report: ...
 @overload
-def diff(fn: Callable[..., Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Reports]: ...
-def diff(fn: Any, *, options: Mapping[str, Any] | None = None) -> Any:
+def diff(fn: Callable[..., Any], *, options: Mapping[str, Any] | None = None, time: bool = False) -> Callable[..., Reports]: ...
+def diff(fn: Any, *, options: Mapping[str, Any] | None = None, time: bool = False) -> Any:
     """Compares each stage of compiling with eager and float64, and names the first stage, operator and line at fault.
 
     Of a Case it gives the Report; of a function a function of its arguments that gives one for each graph. It calls the function several
     times, with copies of the arguments for all but one.
+
+    Args:
+        options: those of compile().
+        time: tell what each kernel takes, too, beside eager's operators and its limit.
     """
     if isinstance(fn, Case):
-        return diff_of_case(fn)
+        return diff_of_case(fn, time=time)
     cases = case(fn, options=options)
 
     def run(*args: Any, **kwargs: Any) -> Reports:
@@ -102,7 +106,7 @@ def diff(fn: Any, *, options: Mapping[str, Any] | None = None) -> Any:
         difference = compare(captured, eagers, None)
         at = _call_that_differs(eagerly, args, kwargs) if difference is not None else ""
         whole = None if difference is not None else _whole(eagerly, args, kwargs, eagers, dict(options or {}))
-        reports = Reports(diff_of_case(each) for each in cases(*args, **kwargs))
+        reports = Reports(diff_of_case(each, time=time) for each in cases(*args, **kwargs))
         if difference is not None:
             first = f", first at {at}" if at else ""
             reports.captured = f"result {difference.place} is {difference.what} when its graphs run uncompiled{first}"

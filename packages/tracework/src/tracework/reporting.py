@@ -57,6 +57,19 @@ class Report:
                 raise
             warnings.warn(f"report: {failure}", RuntimeWarning, stacklevel=2)  # what the block raises is more
 
+    def measure(self, ours: Callable[[], object], eager: Callable[[], object]) -> None:
+        """Puts in the memory that a call takes, and one of eager, and what the guards take that are checked in it."""
+        import tracework_capture as capture
+
+        from .reports.memory import beside_eager
+
+        devices = [device for each in self._recorder.compiled if each.artifact is not None for device in each.artifact.devices]
+        self._recorder.memory = beside_eager(ours, eager, max(devices, default="cpu"))
+        try:
+            self._recorder.guards = capture.guard_costs(eager)
+        except Exception:  # whatever the function says when it runs uncompiled: a report goes without it
+            self._recorder.guards = None
+
     def json(self) -> dict[str, Any]:
         """Plain data of a stable schema, which docs/guides/reports.md describes."""
         from .reports.document import document
@@ -92,7 +105,8 @@ def report(target: Any = None, *, profile: bool = False, **arguments: Any) -> An
     Args:
         target: a function, method or nn.Module, or the name of a file.
         profile: time each kernel and library call, and measure what the machine can do. What is compiled then is slower, by a microsecond or
-            so for each of them, also after the block, and is not recorded as a CUDA graph; `report(f, profile=True)` calls f up to twenty times.
+            so for each of them, also after the block, and is not recorded as a CUDA graph; `report(f, profile=True)` calls f up to twenty times,
+            and twice uncompiled, for memory and guards.
         arguments: compile()'s, with which f is compiled.
 
     Raises NotCallable for another target; the block InvalidArgument where its file cannot be written.
@@ -109,7 +123,8 @@ def report(target: Any = None, *, profile: bool = False, **arguments: Any) -> An
 def _of_calls(target: Callable[..., Any], profile: bool, arguments: dict[str, Any]) -> Callable[..., Report]:
     def run(*args: Any, **kwargs: Any) -> Report:
         made = Report(getattr(target, "__qualname__", type(target).__qualname__), profile=profile)
-        call = api.compile(uncompiled_form(target), **arguments, observe=lambda stage, product: None)
+        plain = uncompiled_form(target)
+        call = api.compile(plain, **arguments, observe=lambda stage, product: None)
         with made:
             made.result = call(*args, **kwargs)
             until = time.perf_counter() + SECONDS
@@ -117,6 +132,8 @@ def _of_calls(target: Callable[..., Any], profile: bool, arguments: dict[str, An
                 call(*args, **kwargs)
                 if time.perf_counter() > until:
                     break
+        if profile:
+            made.measure(lambda: call(*args, **kwargs), lambda: plain(*args, **kwargs))
         return made
 
     return run

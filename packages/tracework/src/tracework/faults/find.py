@@ -16,6 +16,7 @@ from .. import _torch
 from ..cases import Case
 from .program import Program
 from .search import attempt, first, locate, narrowed, place_of
+from .slow import KernelTime, table
 from .trial import STAGES, Failure, Trial
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ PRECISION = 1000.0
 class Report:
     """What was found out about a case, as lines. failure: None where nothing is wrong. cause: the rule at fault, as bisect names it.
     operator, location: the first operator at fault, and the user's line that it is of. word: of `numerics` that takes a difference away.
-    tries: how many times something was compiled or run for it."""
+    tries: how many times something was compiled or run for it. times: what each kernel takes, where that was asked for."""
 
     case: Case
     failure: Failure | None
@@ -43,9 +44,11 @@ class Report:
     lines: tuple[str, ...] = ()
     tries: int = 0
     name: str = ""
+    times: tuple[KernelTime, ...] = ()
 
     def __str__(self) -> str:
         found = [f"{self.name or 'case'}: {self.case}", *(f"  {line}" for line in self.lines)]
+        found += [f"  {line}" for line in table(self.times)] if self.times else []
         if self.failure is None:
             return "\n".join([*found, "nothing is wrong: each stage agrees with eager within the envelope around float64"])
         found.append(f"{self.failure.kind} at stage {self.failure.stage}: {shorten(self.failure.what)}")
@@ -72,27 +75,29 @@ def shorten(text: str) -> str:
     return line if len(line) <= LENGTH else f"{line[: LENGTH - 1]}…"
 
 
-def diff(case: Case, name: str = "") -> Report:
+def diff(case: Case, name: str = "", time: bool = False) -> Report:
     """Runs eager, functional graph, prims and compiled code, against float64; names the first stage and operator that is at fault.
+
+    time: tell what each kernel takes, too, beside eager's operators and its limit.
 
     Raises CaseError where eager's kernels cannot run the program.
     """
-    return searched(case, lambda each: _diff(each, name), lambda report: report.failure is not None)
+    return searched(case, lambda each: _diff(each, name, time), lambda report: report.failure is not None)
 
 
-def _diff(case: Case, name: str) -> Report:
+def _diff(case: Case, name: str, time: bool) -> Report:
     lines: list[str] = []
-    trial = Trial(case.chosen, slowness=True, seen=lambda *row: lines.append(" ".join(filter(None, row))))
+    trial = Trial(case.chosen, slowness=True, limits=time, seen=lambda *row: lines.append(" ".join(filter(None, row))))
     failure = trial(Program.of(case.graph(), case.level, case.inputs))
     if failure is None:
-        return Report(case, None, lines=tuple(lines), tries=trial.tries, name=name)
+        return Report(case, None, lines=tuple(lines), tries=trial.tries, name=name, times=tuple(trial.times))
     operator, location, tries = failure.operator, failure.location, trial.tries
     if not operator:
         found = locate(failure, search := Trial.for_failure(case.chosen, failure))
         tries += search.tries
         operator, location = described(found), place_of(found) or location
     word = _word(failure, case) if failure.kind == "values" and failure.stage == "inductor" else ""
-    return Report(case, failure, operator, location, word, lines=tuple(lines), tries=tries, name=name)
+    return Report(case, failure, operator, location, word, lines=tuple(lines), tries=tries, name=name, times=tuple(trial.times))
 
 
 def _word(failure: Failure, case: Case) -> str:

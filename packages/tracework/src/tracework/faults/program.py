@@ -13,6 +13,7 @@ from torch import fx
 from tracework_capture.graph.text import print_captured
 from tracework_primops import InputSpec, PrimGraph, SizeSpec, SymbolTable, TensorSpec, copy_node
 from tracework_primops.graph.prim_graph import bind_symbols, call, resolve
+from tracework_runtime import StepTimes
 
 from ..cases import Case
 
@@ -86,6 +87,7 @@ class Program:
         copies: bool = False,
         known: Mapping[str, Any] | None = None,
         drawn: dict[str, Any] | None = None,
+        watch: StepTimes | None = None,
     ) -> dict[fx.Node, Any]:
         """What each node gives, run one after the other by eager kernels.
 
@@ -93,6 +95,7 @@ class Program:
             copies: as they are when they are made, whatever is written later.
             known: what nodes of these names give.
             drawn: receives what nodes give that draw random numbers.
+            watch: sees each call begin and end, by its number.
         """
         given = copied(self.inputs) if inputs is None else list(inputs)
         placeholders = self.placeholders
@@ -100,8 +103,10 @@ class Program:
         kept = dict(found)
         specs = [n.meta.get("spec") for n in placeholders]
         symbols = bind_symbols(specs, given) if self.level != "captured" else {}
-        for node in self.calls:
+        for number, node in enumerate(self.calls):
             before = _generators() if drawn is not None else []
+            if watch is not None:
+                watch.line_begins(number)
             if known is not None and node.name in known:
                 found[node] = known[node.name]
             elif node.op == "call_method":
@@ -111,6 +116,8 @@ class Program:
                 found[node] = call(node, found, symbols)
                 if self.level == "prim":
                     found[node] = laid_out(found[node], node.meta.get("spec"), symbols)
+            if watch is not None:
+                watch.line_ends(number)
             kept[node] = as_leaf(found[node]) if copies else found[node]
             if drawn is not None and any(not torch.equal(a, b) for a, b in zip(before, _generators(), strict=True)):
                 drawn[node.name] = _wider_value(found[node])

@@ -22,8 +22,10 @@ from ..cases import CaseError
 from ..entry_store import recorded, runtime_options
 from ..observe import nothing
 from ..options import Options
+from ..reports.text import duration
 from .envelope import Difference, compare, layout_difference
 from .program import Program, copied, laid_out, same_random_numbers
+from .slow import KernelTime, kernel_times
 
 SLOWER = 2.0
 """How many times as long as eager's kernels compiled code may take before it is called slow."""
@@ -81,7 +83,8 @@ class Knobs:
 @dataclasses.dataclass
 class Trial:
     """options: of the case. slowness: whether compiled code that is slow is a failure. seen: told of each stage that was passed.
-    since, until: the first and the last stage of interest; empty for all. raising: whether only exceptions are."""
+    since, until: the first and the last stage of interest; empty for all. raising: whether only exceptions are. limits: whether `times`
+    receives what each kernel takes, with the limits of the machine."""
 
     options: Options
     slowness: bool = False
@@ -89,6 +92,8 @@ class Trial:
     until: str = ""
     since: str = ""
     raising: bool = False
+    limits: bool = False
+    times: list[KernelTime] = dataclasses.field(default_factory=list)
     seen: Callable[[str, str, str], None] = lambda stage, role, verdict: None
     tries: int = 0
 
@@ -168,14 +173,14 @@ class Trial:
 
     def _pieces(self, pieces: Sequence[Program]) -> Failure | None:
         """Functional graphs: what nothing is built for is looked at first, of all of them."""
-        prims: list[Program] = []
+        prims: list[tuple[Program, Program]] = []
         for piece in pieces if self.until != "functional" else ():
             found = self._functional(piece)
             if isinstance(found, Failure):
                 return found
-            prims.append(found)
-        for piece in prims if self.until != "primops" else ():
-            failed = self._prims(piece)
+            prims.append((found, piece))
+        for piece, operators in prims if self.until != "primops" else ():
+            failed = self._prims(piece, operators)
             if failed is not None:
                 return failed
         return None
@@ -209,7 +214,8 @@ class Trial:
         passes = primops.PRIM_PASSES if self.knobs.prim_passes is None else primops.PRIM_PASSES[: self.knobs.prim_passes]
         return Program.of(self._compiler.prims(gm, spec, passes), "prim", program.inputs)
 
-    def _prims(self, program: Program) -> Failure | None:
+    def _prims(self, program: Program, operators: Program | None = None) -> Failure | None:
+        """operators: the same graph of those that eager runs."""
         graph, compares = program.prims(), self._compares("runtime")
         expected = _eagerly(program, _outputs) if compares else []
         reference = _wider(program, _outputs) if compares else None
@@ -236,6 +242,8 @@ class Trial:
             if mine > SLOWER * eager and mine - eager > NOTICED:
                 what = f"{mine * 1e6:.0f} us where eager's kernels take {eager * 1e6:.0f}"
                 return Failure("slow", "inductor", what, program, times=mine / eager)
+            if (slow := self._slow_kernel(program, operators or program, artifact)) is not None:
+                return slow
         self.seen("inductor", program.role, "agrees with eager")
         return None
 
@@ -243,6 +251,23 @@ class Trial:
         """As compile() calls it: as CUDA graphs where the options say so."""
         loaded = runtime.load(artifact, self._runtime, check_inputs=False)
         return recorded(loaded, self.options, None) if self.knobs.recorded else loaded
+
+    def _slow_kernel(self, program: Program, operators: Program, artifact: runtime.Artifact) -> Failure | None:
+        """The kernel that loses most where it is slower than eager's operators are, twice measured; a part of the time of a graph, it does not
+        make the whole slow."""
+        for _ in range(2):
+            loaded = runtime.load(artifact, self._runtime, check_inputs=False)
+            with _plainly():
+                times = kernel_times(program, operators, loaded, self.limits)
+            self.times += times if self.limits else ()
+            worst = max(times, key=lambda k: k.us - k.eager, default=None)
+            if worst is None or worst.us <= SLOWER * worst.eager or 1e-6 * (worst.us - worst.eager) <= NOTICED:
+                return None
+        assert worst is not None
+        what = f"kernel {worst.name} takes {duration(worst.us)} where eager's operators take {duration(worst.eager)}"
+        return Failure(
+            "slow", "inductor", what, program, times=worst.us / worst.eager if worst.eager else SLOWER, location=worst.place
+        )
 
     def _differs(self, stage: str, difference: Difference, program: Program, number: int = 1) -> Failure:
         what = f"result {difference.place}{'' if number == 1 else f' of call {number}'} is {difference.what}"

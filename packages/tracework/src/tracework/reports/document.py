@@ -31,7 +31,7 @@ def document(recorder: Recorder, what: str) -> dict[str, Any]:
     """Everything that a recorder knows. what: the function or program that was looked at."""
     files = files_of(recorder.compiled)
     rows = [compiled_row(each, files) for each in recorder.compiled if each.artifact is not None]
-    compiled = [{"number": number, **row} for number, row in enumerate(rows)]
+    compiled = [{"number": place, **row} for place, row in enumerate(rows)]
     devices = sorted({device for each in compiled for device in each["devices"]}, reverse=True) or ["cpu"]
     machine = _limits(compiled, devices[0]) if recorder.profile else None
     found = {
@@ -48,6 +48,8 @@ def document(recorder: Recorder, what: str) -> dict[str, Any]:
         "uncompiled": [ROWS["uncompiled"](each) for each in recorder.uncompiled],
         "compiled": compiled,
         "compile_time": compile_time(recorder.spans),
+        "memory": recorder.memory,
+        "guard_costs": None if recorder.guards is None else [_guard_cost(each) for each in recorder.guards],
     }
     return {**found, "summary": _summary(found)}
 
@@ -125,6 +127,17 @@ def graph_row(number: int, captured: Any) -> dict[str, Any]:
     }
 
 
+def _guard_cost(cost: Any) -> dict[str, Any]:
+    return {
+        "function": cost.function,
+        "file": cost.filename,
+        "line": cost.line,
+        "guards": cost.guards,
+        "us": cost.us,
+        "dearest": [{"guard": text, "us": us} for text, us in cost.dearest],
+    }
+
+
 def _origin(origin: Any) -> dict[str, Any]:
     """Of a module, whose call is a function of ours, where it was compiled is not known."""
     if origin.filename == MODULES:
@@ -188,8 +201,8 @@ def compiled_row(own: Compiled, files: Mapping[str, str]) -> dict[str, Any]:
                 "kind": step["kind"],
                 "ops": step["ops"],
                 "lines": [_line(text, files) for text in artifact.places_of(step)],
-                "bytes": _number(step["bytes"], hints),
-                "flops": _number(step["flops"], hints),
+                "bytes": number(step["bytes"], hints),
+                "flops": number(step["flops"], hints),
                 "bytes_of_sizes": step["bytes"] if isinstance(step["bytes"], str) else None,
                 "flops_of_sizes": step["flops"] if isinstance(step["flops"], str) else None,
                 "dtype": written,
@@ -258,7 +271,7 @@ def _hints(table: Any) -> dict[str, int]:
     return {str(s): table.hint(s) for s in table.symbols if table.has_hint(s)} if table is not None else {}
 
 
-def _number(count: int | str | None, hints: Mapping[str, int]) -> int | None:
+def number(count: int | str | None, hints: Mapping[str, int]) -> int | None:
     """A count for the sizes of the first call; None where one of them is not known."""
     if not isinstance(count, str):
         return count
@@ -320,7 +333,7 @@ def _made(node: torch.fx.Node, hints: Mapping[str, int]) -> int:
 
 def _bytes(sizes: Iterable[Any], itemsize: int, hints: Mapping[str, int]) -> int:
     """Of so many elements; 0 where a size is not known."""
-    return itemsize * math.prod(_number(n if type(n) is int else str(n), hints) or 0 for n in sizes)
+    return itemsize * math.prod(number(n if type(n) is int else str(n), hints) or 0 for n in sizes)
 
 
 def _sums(steps: int, spans: Iterable[tuple[int, int, int]]) -> list[int]:

@@ -111,7 +111,7 @@ def chart(ours: Sequence[int], others: Sequence[int]) -> str:
             y = height - value / most * (height - 10)
             points += [f"{n * width / len(values):.1f},{y:.1f}", f"{(n + 1) * width / len(values):.1f},{y:.1f}"]
         lines.append(f'<polyline class="{name}" points="{" ".join(points)}"/>')
-    label = f"bytes alive: at most {text.size(max(ours, default=0))}, one by one {text.size(max(others, default=0))}"
+    label = f"bytes alive: at most {text.size(max(ours, default=0))}, the dashed line {text.size(max(others, default=0))}"
     return f'<svg class="chart" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" aria-label="{label}">{"".join(lines)}</svg>'
 
 

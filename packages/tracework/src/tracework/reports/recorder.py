@@ -34,10 +34,12 @@ class Recorder:
     """Everything that capture and the later stages tell between start() and stop().
 
     profile: the launches and calls of each graph are timed one by one, and are ranges in torch's profiler; nothing is recorded as a CUDA
-    graph then.
+    graph then. memory: of a call beside eager's, and guards: what those take that it checks, where they were measured.
     """
 
     profile: bool = False
+    memory: dict[str, Any] | None = None
+    guards: list[capture.EntryCost] | None = None
     captured: list[Any] = field(default_factory=list)
     breaks: list[Any] = field(default_factory=list)
     plain: list[Any] = field(default_factory=list)

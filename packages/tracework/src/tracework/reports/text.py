@@ -81,7 +81,12 @@ def ten_lines(found: Mapping[str, Any], page: str = "") -> list[str]:
             f"slowest: {step['name']}, {duration(step['us'])} ({share(step['us'], each['us'])}), {share(step['limit_us'], step['us'])} of its limit"
             f"{_at(step)}"
         )
-    lines.append(f"memory: {size(s['peak_bytes'])} at most; operators one by one {size(s['one_by_one_peak_bytes'])}")
+    if (measured := found["memory"]) is not None:
+        lines.append(
+            f"memory of a call, measured: {size(measured['peak_bytes'])} at most, eager {size(measured['eager_peak_bytes'])}"
+        )
+    else:
+        lines.append(f"memory: {size(s['peak_bytes'])} at most; operators one by one {size(s['one_by_one_peak_bytes'])}")
     stages = ", ".join(
         f"{name} {found['compile_time']['stages'][name]:.2f}" for name in STAGES if name in found["compile_time"]["stages"]
     )

@@ -92,6 +92,11 @@ def slow_kernel(patch):
     patch.setitem(CPP_TEXT, "tanh", lambda t, a: f"({wait})(tw_tanh({a}))")
 
 
+def slow_kernel_of_a_quick_graph(patch):
+    wait = "[](auto x) { volatile int n = 0; for (int i = 0; i < 200000; i++) n = n + 1; return x; }"
+    patch.setitem(CPP_TEXT, "tanh", lambda t, a: f"({wait})(tw_tanh({a}))")
+
+
 def wrong_reuse(patch):
     patch.setattr(memory, "in_place", lambda kernel, new, old: True)
 
@@ -225,6 +230,10 @@ class Linear(torch.nn.Module):
         return self.layer(x.sin()) * 2
 
 
+def product(x, y):
+    return x @ x, y.tanh() * 2
+
+
 def losses(x, y):
     return F.cross_entropy(x * 2, torch.zeros(4, dtype=torch.long)) + y.sum()
 
@@ -293,6 +302,15 @@ BUGS = (
         "the fake of tracework_faults.doubled.default",
     ),
     Bug(slow_kernel, few, "slow", "inductor", "tanh", "kernel of tanh"),
+    Bug(
+        slow_kernel_of_a_quick_graph,
+        product,
+        "slow",
+        "inductor",
+        "tanh",
+        "kernel of tanh",
+        inputs=lambda: (torch.randn(200, 200), torch.randn(4, 2)),
+    ),
     Bug(kernel_of_no_language, two, "raises", "runtime", "tanh", "kernel of tanh"),
     Bug(wrong_layouts, Images, "values", "functional", "relu", "layout of images", 2, lambda: (torch.randn(1, 16, 6, 6),)),
     Bug(wrong_partition, waves, "values", "functional", "sin", "min-cut partitioner", grad=True),
