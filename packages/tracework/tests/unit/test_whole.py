@@ -78,6 +78,10 @@ FUNCTIONS = {
     "random numbers": (with_random_numbers, (x(),), {}),
     "not contiguous": (lambda x: x + 1, (x(4, 3).t(),), {}),
     "a method": (Net().eval().one.forward, (x(),), {}),
+    "no operations": (lambda x, y: {"y": y, "x": (x, 3)}, (x(), x()), {}),
+    "nothing": (lambda x: None, (x(),), {}),
+    "what a module gives back": (torch.nn.Identity().forward, (x(),), {}),
+    "packed weights": (torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU()), (x(2, 3, 16, 16),), {}),
     "both arms": (lambda x: torch.where(x.sum() > 0, x, -x), (x(),), {}),
     "one tensor twice": (lambda x, y: x + y, (x(),) * 2, {}),
 }
@@ -134,6 +138,15 @@ def test_writes_to_arguments_and_buffers():
         torch.testing.assert_close(program(one), expected(other))
         assert torch.equal(one, other) and one._version == other._version
     assert not net.count.any() and torch.equal(program.state_dict()["count"], expected.count)
+
+
+def test_statistics_of_batches_are_kept():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).train()
+    program = again(tracework.aot_compile(net, (x(),)))
+    for _ in range(2):
+        torch.testing.assert_close(program(x()), net(x()).detach())
+    assert program.state_dict()["1.num_batches_tracked"] == 2
+    torch.testing.assert_close({n: t.detach() for n, t in net.state_dict().items()}, dict(program.state_dict()))
 
 
 SPECS = {

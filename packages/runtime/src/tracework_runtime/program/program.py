@@ -215,8 +215,8 @@ def _below(members: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
 def _demand_operators(artifact: Artifact) -> None:
     """Raises LoadError for operators that a library has to register first."""
     for name in artifact.externs:
-        namespace, _, operator = name.partition("::")
-        if namespace not in ("aten", "prims", "python") and not hasattr(getattr(torch.ops, namespace), operator):
+        namespace, _, operator = name.partition("::")  # without an operator, it is a call of the runtime's own
+        if operator and namespace not in ("aten", "prims", "python") and not hasattr(getattr(torch.ops, namespace), operator):
             raise LoadError(
                 f"the program calls the operator {name}, which is not registered here",
                 advice=f"import the package that registers {namespace}:: before load()",
