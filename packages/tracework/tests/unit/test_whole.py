@@ -11,7 +11,8 @@ import tracework
 from torch.export import Dim
 from torch.utils._pytree import tree_leaves
 from tracework import compiler
-from tracework_runtime import InputError
+from tracework_runtime import InputError, ProgramFileError
+from tracework_runtime.device import cpu
 
 BATCH = Dim("batch", max=64)
 Pair = collections.namedtuple("Pair", "a b")
@@ -313,6 +314,29 @@ def test_options_are_taken():
     assert seen
     with pytest.raises(tracework.InvalidArgument, match="mode='lite'"):
         tracework.aot_compile(torch.sin, (x(),), mode="lite")
+
+
+def test_one_file_is_for_several_cpus(tmp_path):
+    net, file = Net().eval(), tmp_path / "m.tw"
+    tracework.save(tracework.aot_compile(net, (x(),), targets=("avx2", "avx512")), file)
+    expected = net(x())["y"].detach()
+    for level in (None, cpu.LEVELS["avx2"]):
+        with cpu.assumed(level):
+            loaded = tracework.load(file)
+        torch.testing.assert_close(loaded(x())["y"], expected)
+        assert loaded.state_dict().keys() == net.state_dict().keys() - {"norm.num_batches_tracked"}
+    assert [t["machine"]["vector_bits"] for t in loaded._contents.manifest["targets"]] == [512, 256]
+    assert {name.split("/")[1] for name in loaded._contents.members} == {"0"}  # those of AVX2 alone were read
+    with cpu.assumed(cpu.Level("x86-64", frozenset())):
+        with pytest.raises(ProgramFileError, match="built for a CPU with"):
+            tracework.load(file)
+        elsewhere = tracework.aot_compile(net, (x(),), targets=("avx2",))
+    with pytest.raises(InputError, match="made for other machines"):
+        elsewhere(x())
+    tracework.save(elsewhere, file)
+    torch.testing.assert_close(tracework.load(file)(x())["y"], expected)
+    with pytest.raises(tracework.InvalidArgument, match="Did you mean 'avx512'"):
+        tracework.aot_compile(net, (x(),), targets=("avx-512",))
 
 
 def test_how_many_threads_there_are_is_not_fixed():

@@ -31,7 +31,7 @@ from tracework_runtime.options import RuntimeOptions
 
 __all__ = ["BASE_FLAGS", "Compiler", "CppJob", "build_all", "compiler_for", "find_compiler"]
 
-BASE_FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-w")
+BASE_FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-w")
 _EXCERPT_LINES = 12
 _ROOM = 4 << 20
 """Bytes that a compiler has to have for its files."""
@@ -230,6 +230,7 @@ def build_all(jobs: Sequence[CppJob], options: RuntimeOptions, store: Entries, *
 
 def _build_with(compiler: Compiler, jobs: Sequence[CppJob], options: RuntimeOptions, store: Entries, anew: bool) -> list[Product]:
     keys = [job_key(job, compiler, options) for job in jobs]
+    made_by = dataclasses.replace(compiler, command=(*compiler.command, f"-march={cpu.march()}"))
     products = {key: None if anew else _stored(key, compiler, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if products[key] is None}
 
@@ -237,7 +238,7 @@ def _build_with(compiler: Compiler, jobs: Sequence[CppJob], options: RuntimeOpti
         if not compiler.command:
             find_compiler(options.cxx)
         with observe.timed("build.cpp"):
-            steps = [functools.partial(_compile, missing[key], key, compiler, options, store) for key in map(_key_of, names)]
+            steps = [functools.partial(_compile, missing[key], key, made_by, options, store) for key in map(_key_of, names)]
             built = pool.run_threads(steps, options.build_jobs)
             products.update(zip(map(_key_of, names), built, strict=True))
         _remember(compiler, store)
