@@ -44,8 +44,9 @@ def aot_compile(
         dynamic_shapes: sizes that change, as torch.export spells them: by the names of parameters `{dim: torch.export.Dim(...)}`. Dims that
             mark_dynamic() has marked change, too; all others are fixed.
         mode, options, observe: as compile()'s.
-        targets: CPUs that kernels are built for: "native", this machine's, "avx2" (x86-64-v3) and "avx512" (x86-64-v4). One file has them all,
-            and load() takes the best one for its machine. Of GPUs, there are kernels for this machine's alone.
+        targets: what kernels are built for: "native", this machine's CPU, or "avx2" (x86-64-v3) and "avx512" (x86-64-v4); GPUs by their compute
+            capabilities, "sm_80" and "sm_90", or this machine's. One file has each CPU with each GPU, and load() takes the best one for its
+            machine. How kernels are cut is chosen for this machine's GPU.
 
     Raises:
         CannotCarry: for what a file cannot have: side effects, globals and closures' variables that are read, gradients, ...

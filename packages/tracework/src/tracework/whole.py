@@ -23,7 +23,7 @@ import tracework_aotautograd as aotautograd
 import tracework_capture as capture
 import tracework_runtime as runtime
 from tracework_capture import sources
-from tracework_runtime.device import cpu
+from tracework_runtime.device import cpu, cuda
 from tracework_runtime.program import values
 from tracework_runtime.program.checks import is_autocast_on, names_of, shown_path
 from tracework_runtime.program.program import Contents
@@ -44,8 +44,8 @@ Where = tuple[Any, ...]
 _NEUTRAL = {"inference_mode": False, "any_autocast": False, "function_modes": 0, "dispatch_modes": 0, "jit_trace": False}
 """States of torch that a program is compiled under."""
 NATIVE = "native"
-TARGETS: Mapping[str, cpu.Level | None] = {NATIVE: None, **cpu.LEVELS}
-"""What a program can be compiled for: this machine's CPU, or a level of CPUs."""
+TARGETS: Mapping[str, cpu.Level | None] = {NATIVE: None, **cpu.LEVELS, **{f"sm_{n}": None for n in cuda.MOST_SHARED}}
+"""What a program can be compiled for: this machine's CPU or a level of CPUs, GPUs of a compute capability."""
 
 
 def compile_whole(
@@ -77,9 +77,13 @@ def compile_whole(
         except capture.ControlMisuse as error:
             raise InvalidArgument(str(error)) from error
 
-    def made_for(number: int, level: cpu.Level | None) -> _Maker:
+    capabilities: list[Any] = [int(name.removeprefix("sm_")) for name in targets if name.startswith("sm_")] or [None]
+    levels = [TARGETS[name] for name in targets if not name.startswith("sm_")] or [None]
+    made: list[tuple[dict[str, Any], dict[str, bytes]]] = []
+    weights: dict[str, torch.Tensor] = {}
+    for number, level in enumerate(levels):
+        maker = _Maker(function, options, observe, number)
         with cpu.assumed(level):
-            maker = _Maker(function, options, observe, number)
             for place, (args, kwargs) in enumerate(examples):
                 maker.check(args, kwargs)
                 shapes = given_shapes(dynamic_shapes, maker.signature, args, kwargs) if known is None else known[place]
@@ -88,10 +92,12 @@ def compile_whole(
                 maker.add(args, kwargs, dynamic, shapes)
                 for smaller in ones(shapes, args, kwargs):
                     maker.add_if_possible(*smaller, dynamic, shapes)
-            maker.build()
-            return maker
-
-    return _program([made_for(number, TARGETS[name]) for number, name in enumerate(dict.fromkeys(targets))])
+            made += [maker.build(capability) for capability in capabilities]
+        weights.update(maker.weights)
+    # of those that fit a machine, the one with the most instructions comes first
+    made.sort(key=lambda target: -len(target[0]["machine"]["instructions"]))
+    members = {name: data for _, some in made for name, data in some.items()}
+    return maker.program([target for target, _ in made], members, weights)
 
 
 class _Maker:
@@ -108,8 +114,6 @@ class _Maker:
         self._entries: list[dict[str, Any]] = []
         self._artifacts: list[runtime.Artifact] = []
         self._weights: dict[str, torch.Tensor] = {}
-        self.target: dict[str, Any] = {}
-        self.members: dict[str, bytes] = {}
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises InvalidArgument for arguments that do not fit. They stay as they are given: decorators may tell the difference."""
@@ -188,18 +192,23 @@ class _Maker:
             passes.on_functional(self._options, graph, spec)
             return _Made(self._compiler.artifact(graph, spec), signature)
 
-    def build(self) -> None:
-        """Builds the kernels of what was added, for the CPU that is assumed."""
-        options, folder = runtime_options(self._options), f"targets/{self._number}/"
-        machine = facts_of_machine({"cpu", *(device for entry in self._entries for device in entry["devices"])})
-        self.target = {"machine": machine, "folder": folder, "entries": self._entries}
-        self.members = {f"{folder}artifacts/{n}.twa": artifact.to_bytes() for n, artifact in enumerate(self._artifacts)}
-        binaries = self._stage("runtime", runtime.Binaries.of, self._artifacts, options)
-        self.members.update({f"{folder}binaries/{name}": data for name, data in binaries.members().items()})
+    def build(self, capability: int | None) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """A target, and its members: the kernels of what was added, built for the CPU that is assumed and for GPUs of a capability, or for this
+        machine's."""
+        options = runtime_options(self._options)
+        devices = {"cpu", *(device for entry in self._entries for device in entry["devices"])}
+        if capability is not None and devices == {"cpu"}:
+            raise InvalidArgument(f"target 'sm_{capability}': {self._place} has no tensors on a GPU. Leave it out.")
+        folder = f"targets/{self._number}{'' if capability is None else f'-sm_{capability}'}/"
+        members = {f"{folder}artifacts/{n}.twa": artifact.to_bytes() for n, artifact in enumerate(self._artifacts)}
+        binaries = self._stage("runtime", runtime.Binaries.of, self._artifacts, options, capability)
+        members.update({f"{folder}binaries/{name}": data for name, data in binaries.members().items()})
+        machine = facts_of_machine(devices, capability)
+        return {"machine": machine, "folder": folder, "entries": self._entries}, members
 
     def program(
         self, targets: Sequence[Mapping[str, Any]], members: Mapping[str, bytes], weights: Mapping[str, torch.Tensor]
-    ) -> Any:
+    ) -> runtime.Program:
         """The program with these targets, this one's and others'."""
         module = self._function if isinstance(self._function, torch.nn.Module) else None
         manifest = {
@@ -220,15 +229,6 @@ class _Maker:
     def weights(self) -> Mapping[str, torch.Tensor]:
         """What the entries read beside arguments."""
         return self._weights
-
-
-def _program(makers: Sequence[_Maker]) -> runtime.Program:
-    """One program of all targets; of those that fit a machine, the one with the most instructions comes first."""
-    targets = sorted((maker.target for maker in makers), key=lambda target: -len(target["machine"]["instructions"]))
-    members = {name: data for maker in makers for name, data in maker.members.items()}
-    weights = {name: tensor for maker in makers for name, tensor in maker.weights.items()}
-    program: runtime.Program = makers[0].program(targets, members, weights)
-    return program
 
 
 class _Made:

@@ -337,6 +337,8 @@ def test_one_file_is_for_several_cpus(tmp_path):
     torch.testing.assert_close(tracework.load(file)(x())["y"], expected)
     with pytest.raises(tracework.InvalidArgument, match="Did you mean 'avx512'"):
         tracework.aot_compile(net, (x(),), targets=("avx-512",))
+    with pytest.raises(tracework.InvalidArgument, match="no tensors on a GPU"):
+        tracework.aot_compile(net, (x(),), targets=("sm_80",))
 
 
 def test_how_many_threads_there_are_is_not_fixed():
