@@ -150,7 +150,7 @@ def _found(words: tuple[str, ...]) -> Compiler:
 
 
 def _is_zig(words: Sequence[str]) -> bool:
-    return "ziglang" in words or Path(words[0]).name == "zig"
+    return "c++" in words and ("ziglang" in words or Path(words[0]).name == "zig")
 
 
 def has_openmp(compiler: Compiler) -> bool:
@@ -176,14 +176,21 @@ def _compiles(compiler: Compiler, flags: Sequence[str]) -> bool:
 
 
 def _identity(words: tuple[str, ...]) -> str:
-    path = Path(shutil.which(words[0]) or words[0]).resolve()
+    if _is_zig(words):  # wherever it is, so that what it has made is found by machines that have it elsewhere
+        return f"zig {_first_line((*words[: words.index('c++')], 'version'))}"
+    return f"{Path(shutil.which(words[0]) or words[0]).resolve()}: {_first_line((*words, '--version'))}"
+
+
+def _first_line(command: tuple[str, ...]) -> str:
+    """Of what a command says."""
     try:
-        run = subprocess.run([*words, "--version"], capture_output=True, text=True, errors="replace", check=False)
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
         raise BuildError(
-            f"{path} cannot be run: {error}", advice="set another C++ compiler (option cxx, TRACEWORK_CXX)"
+            f"{Path(shutil.which(command[0]) or command[0]).resolve()} cannot be run: {error}",
+            advice="set another C++ compiler (option cxx, TRACEWORK_CXX)",
         ) from error
-    return f"{path}: {run.stdout.splitlines()[0] if run.stdout else 'unknown version'}"
+    return run.stdout.splitlines()[0] if run.stdout else "unknown version"
 
 
 def _openmp_flags() -> tuple[str, ...]:
