@@ -39,7 +39,8 @@ class CaptureOptions:
     settings: called with the options before a frame is captured; gives those that hold from then on.
     places: file of code that stands for a function of the program -> the place that messages show instead.
     around: called with the code of a frame, gives the context in which the frame is captured and its graph compiled.
-    keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
+    keep_empty: frames without tensor operations are replaced, too, instead of left alone; for calls that are captured as a whole, and tests.
+    empty_graphs: backends are given graphs of those, too.
     """
 
     fullgraph: bool = False
@@ -60,6 +61,7 @@ class CaptureOptions:
     shapes: Mapping[tuple[Any, ...], Any] | None = None
     idle_limit: int = 50_000
     keep_empty: bool = False
+    empty_graphs: bool = False
     dynamic_sources: frozenset[str] = frozenset()
     static_sources: frozenset[str] = frozenset()
     unbacked_sources: frozenset[str] = frozenset()

@@ -18,7 +18,7 @@ from .observe import Observe, nothing
 from .options import build
 from .seen_calls import examples_of
 from .torch_shapes import of_exported
-from .whole import compile_whole
+from .whole import NATIVE, compile_whole
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -32,6 +32,7 @@ def aot_compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     observe: Observe = nothing,
+    targets: Sequence[str] = (NATIVE,),
 ) -> runtime.Program:
     """Compiles a function or module for arguments like those given, without calling it. What it gives is called as the function is, for
     inference, and tracework.save() writes it to a file.
@@ -43,6 +44,9 @@ def aot_compile(
         dynamic_shapes: sizes that change, as torch.export spells them: by the names of parameters `{dim: torch.export.Dim(...)}`. Dims that
             mark_dynamic() has marked change, too; all others are fixed.
         mode, options, observe: as compile()'s.
+        targets: what kernels are built for: "native", this machine's CPU, or "avx2" (x86-64-v3) and "avx512" (x86-64-v4); GPUs by their compute
+            capabilities, "sm_80" and "sm_90", or this machine's. One file has each CPU with each GPU, and load() takes the best one for its
+            machine. How kernels are cut is chosen for this machine's GPU.
 
     Raises:
         CannotCarry: for what a file cannot have: side effects, globals and closures' variables that are read, gradients, ...
@@ -58,13 +62,14 @@ def aot_compile(
         if spec is None:
             positional, by_name = known
             spec = {**dict(zip(_names(module), positional)), **by_name}
-        return compile_whole(module, [(args, kwargs)], chosen, observe, dynamic_shapes=spec)
+        return compile_whole(module, [(args, kwargs)], chosen, observe, dynamic_shapes=spec, targets=targets)
     if isinstance(function, CompiledModule):
         function = function._orig_mod
     function = getattr(function, "_torchdynamo_orig_callable", function)
     if not callable(function) or isinstance(function, type):
         raise NotCallable(f"aot_compile() takes a function, method, nn.Module or exported program, not {function!r}.")
-    return compile_whole(function, [_arguments(example_inputs, example_kwargs)], chosen, observe, dynamic_shapes=dynamic_shapes)
+    examples = [_arguments(example_inputs, example_kwargs)]
+    return compile_whole(function, examples, chosen, observe, dynamic_shapes=dynamic_shapes, targets=targets)
 
 
 def _names(module: torch.nn.Module) -> list[str]:

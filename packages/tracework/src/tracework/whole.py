@@ -23,6 +23,7 @@ import tracework_aotautograd as aotautograd
 import tracework_capture as capture
 import tracework_runtime as runtime
 from tracework_capture import sources
+from tracework_runtime.device import cpu, cuda
 from tracework_runtime.program import values
 from tracework_runtime.program.checks import is_autocast_on, names_of, shown_path
 from tracework_runtime.program.program import Contents
@@ -33,7 +34,7 @@ from . import _torch, passes
 from .assemble import GraphCompiler, Stage, aot_options
 from .compiled_module import entry_function
 from .entry_store import check_compiler, runtime_options
-from .errors import CannotCarry, CompileError, InvalidArgument
+from .errors import CannotCarry, CompileError, InvalidArgument, UnknownName
 from .observe import Observe
 from .options import Options
 from .torch_shapes import Shapes, given_shapes, ones
@@ -42,6 +43,9 @@ log = logging.getLogger("tracework.whole")
 Where = tuple[Any, ...]
 _NEUTRAL = {"inference_mode": False, "any_autocast": False, "function_modes": 0, "dispatch_modes": 0, "jit_trace": False}
 """States of torch that a program is compiled under."""
+NATIVE = "native"
+TARGETS: Mapping[str, cpu.Level | None] = {NATIVE: None, **cpu.LEVELS, **{f"sm_{n}": None for n in cuda.MOST_SHARED}}
+"""What a program can be compiled for: this machine's CPU or a level of CPUs, GPUs of a compute capability."""
 
 
 def compile_whole(
@@ -54,14 +58,17 @@ def compile_whole(
     dynamic_shapes: Any = None,
     shapes_spec: Any = None,
     known: Sequence[Shapes] | None = None,
+    targets: Sequence[str] = (NATIVE,),
 ) -> runtime.Program:
     """A program with an entry for each example, (args, kwargs), and for sizes of 1 that `dynamic_shapes` lets in. See aot_compile and compile
     for the others. known: instead of them, what is open of each example."""
+    unknown = next((name for name in targets if name not in TARGETS), None)
+    if unknown is not None or not targets:
+        raise UnknownName("target", str(unknown), TARGETS)
     if options.fallback_by_default:
         raise InvalidArgument("aot_compile(): mode='lite' compiles no kernels. Leave it out.")
     if options.cxx or not torch.cuda.is_available():
         check_compiler(options)
-    maker = _Maker(function, options, observe)
     declared = None
     if shapes_spec is not None:
         target = function.forward if isinstance(function, torch.nn.Module) else function
@@ -69,22 +76,35 @@ def compile_whole(
             declared = capture.declared_shapes(shapes_spec, target, through=True)
         except capture.ControlMisuse as error:
             raise InvalidArgument(str(error)) from error
-    for number, (args, kwargs) in enumerate(examples):
-        maker.check(args, kwargs)
-        shapes = given_shapes(dynamic_shapes, maker.signature, args, kwargs) if known is None else known[number]
-        if declared is not None:
-            shapes.declared = dict(declared)
-        maker.add(args, kwargs, dynamic, shapes)
-        for smaller in ones(shapes, args, kwargs):
-            maker.add_if_possible(*smaller, dynamic, shapes)
-    return maker.program()
+
+    capabilities: list[Any] = [int(name.removeprefix("sm_")) for name in targets if name.startswith("sm_")] or [None]
+    levels = [TARGETS[name] for name in targets if not name.startswith("sm_")] or [None]
+    made: list[tuple[dict[str, Any], dict[str, bytes]]] = []
+    weights: dict[str, torch.Tensor] = {}
+    for number, level in enumerate(levels):
+        maker = _Maker(function, options, observe, number)
+        with cpu.assumed(level):
+            for place, (args, kwargs) in enumerate(examples):
+                maker.check(args, kwargs)
+                shapes = given_shapes(dynamic_shapes, maker.signature, args, kwargs) if known is None else known[place]
+                if declared is not None:
+                    shapes.declared = dict(declared)
+                maker.add(args, kwargs, dynamic, shapes)
+                for smaller in ones(shapes, args, kwargs):
+                    maker.add_if_possible(*smaller, dynamic, shapes)
+            made += [maker.build(capability) for capability in capabilities]
+        weights.update(maker.weights)
+    # of those that fit a machine, the one with the most instructions comes first
+    made.sort(key=lambda target: -len(target[0]["machine"]["instructions"]))
+    members = {name: data for _, some in made for name, data in some.items()}
+    return maker.program([target for target, _ in made], members, weights)
 
 
 class _Maker:
-    """Makes the program of one function."""
+    """Makes one target of the program of a function."""
 
-    def __init__(self, function: Callable[..., Any], options: Options, observe: Observe) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Any], options: Options, observe: Observe, number: int) -> None:
+        self._function, self._number = function, number
         self._options, self._observe = options, observe
         self.signature = _signature(function)
         self._entry = entry_function(function)
@@ -108,7 +128,7 @@ class _Maker:
         with torch.no_grad(), _marked(shapes):
             call, made = self._captured(args, kwargs, dynamic, shapes)
         described_call = _Call(call, self._function, args, kwargs, self._weights, self.signature)
-        entry = described_call.entry(made, len(self._artifacts))
+        entry = described_call.entry(made, len(self._artifacts), f"constants.{self._number}.{len(self._artifacts)}")
         if described_call.refused:
             raise CannotCarry(self._place, described_call.refused)
         self._entries.append({**entry, "cudagraphs": self._options.cudagraphs})
@@ -172,27 +192,43 @@ class _Maker:
             passes.on_functional(self._options, graph, spec)
             return _Made(self._compiler.artifact(graph, spec), signature)
 
-    def program(self) -> runtime.Program:
-        """What was added."""
+    def build(self, capability: int | None) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """A target, and its members: the kernels of what was added, built for the CPU that is assumed and for GPUs of a capability, or for this
+        machine's."""
+        options = runtime_options(self._options)
+        devices = {"cpu", *(device for entry in self._entries for device in entry["devices"])}
+        if capability is not None and devices == {"cpu"}:
+            raise InvalidArgument(f"target 'sm_{capability}': {self._place} has no tensors on a GPU. Leave it out.")
+        folder = f"targets/{self._number}{'' if capability is None else f'-sm_{capability}'}/"
+        members = {f"{folder}artifacts/{n}.twa": artifact.to_bytes() for n, artifact in enumerate(self._artifacts)}
+        binaries = self._stage("runtime", runtime.Binaries.of, self._artifacts, options, capability)
+        members.update({f"{folder}binaries/{name}": data for name, data in binaries.members().items()})
+        machine = facts_of_machine(devices, capability)
+        return {"machine": machine, "folder": folder, "entries": self._entries}, members
+
+    def program(
+        self, targets: Sequence[Mapping[str, Any]], members: Mapping[str, bytes], weights: Mapping[str, torch.Tensor]
+    ) -> runtime.Program:
+        """The program with these targets, this one's and others'."""
         module = self._function if isinstance(self._function, torch.nn.Module) else None
-        options, folder = runtime_options(self._options), "targets/0/"
-        machine = facts_of_machine({"cpu", *(device for entry in self._entries for device in entry["devices"])})
         manifest = {
             "name": getattr(self._function, "__qualname__", type(self._function).__qualname__),
-            "targets": [{"machine": machine, "folder": folder, "entries": self._entries}],
+            "targets": targets,
             "parameters": [
                 [p.name, p.kind.name, [] if p.default is p.empty else [_default(p.default)]]
                 for p in self.signature.parameters.values()
             ],
-            "weights": described(self._weights)[0],
+            "weights": described(weights)[0],
             "names": sorted(module.state_dict()) if module is not None else [],
-            "aliases": _aliases(module, self._weights),
+            "aliases": _aliases(module, weights),
         }
-        members = {f"{folder}artifacts/{number}.twa": artifact.to_bytes() for number, artifact in enumerate(self._artifacts)}
-        binaries = self._stage("runtime", runtime.Binaries.of, self._artifacts, options)
-        members.update({f"{folder}binaries/{name}": data for name, data in binaries.members().items()})
-        weights = {name: tensor.detach() for name, tensor in self._weights.items()}
-        return runtime.Program(Contents(json.loads(json.dumps(manifest)), members, weights), options)
+        held = {name: tensor.detach() for name, tensor in weights.items()}
+        return runtime.Program.fitting(Contents(json.loads(json.dumps(manifest)), members, held), runtime_options(self._options))
+
+    @property
+    def weights(self) -> Mapping[str, torch.Tensor]:
+        """What the entries read beside arguments."""
+        return self._weights
 
 
 class _Made:
@@ -270,13 +306,13 @@ class _Call:
         self._looked_at = {path for g in guards for path in self._paths_of(g)}
         self._symbols = _symbol_sources(call.graph.symbols)
 
-    def entry(self, made: _Made, number: int) -> dict[str, Any]:
-        """The entry of the manifest, whose artifact has this number; its weights are put with the others."""
+    def entry(self, made: _Made, number: int, constants: str) -> dict[str, Any]:
+        """The entry of the manifest, whose artifact has this number; its weights are put with the others, its constants under these names."""
         graph, signature, artifact = self._call.graph, made.signature, made.artifact
         inputs = [self._input(place, binding) for place, binding in enumerate(graph.inputs)]
         for place, tensor in enumerate(signature.constants):
-            inputs.append(["weight", f"constants.{number}.{place}"])
-            self._weights[f"constants.{number}.{place}"] = tensor
+            inputs.append(["weight", f"{constants}.{place}"])
+            self._weights[f"{constants}.{place}"] = tensor
         for guard in graph.guards:
             self._consider(guard)
         symbols = {name: where for name, source in self._symbols.items() if (where := self._number(source)) is not None}

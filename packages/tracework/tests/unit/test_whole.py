@@ -11,7 +11,8 @@ import tracework
 from torch.export import Dim
 from torch.utils._pytree import tree_leaves
 from tracework import compiler
-from tracework_runtime import InputError
+from tracework_runtime import InputError, ProgramFileError
+from tracework_runtime.device import cpu
 
 BATCH = Dim("batch", max=64)
 Pair = collections.namedtuple("Pair", "a b")
@@ -78,6 +79,10 @@ FUNCTIONS = {
     "random numbers": (with_random_numbers, (x(),), {}),
     "not contiguous": (lambda x: x + 1, (x(4, 3).t(),), {}),
     "a method": (Net().eval().one.forward, (x(),), {}),
+    "no operations": (lambda x, y: {"y": y, "x": (x, 3)}, (x(), x()), {}),
+    "nothing": (lambda x: None, (x(),), {}),
+    "what a module gives back": (torch.nn.Identity().forward, (x(),), {}),
+    "packed weights": (torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU()), (x(2, 3, 16, 16),), {}),
     "both arms": (lambda x: torch.where(x.sum() > 0, x, -x), (x(),), {}),
     "one tensor twice": (lambda x, y: x + y, (x(),) * 2, {}),
 }
@@ -134,6 +139,15 @@ def test_writes_to_arguments_and_buffers():
         torch.testing.assert_close(program(one), expected(other))
         assert torch.equal(one, other) and one._version == other._version
     assert not net.count.any() and torch.equal(program.state_dict()["count"], expected.count)
+
+
+def test_statistics_of_batches_are_kept():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).train()
+    program = again(tracework.aot_compile(net, (x(),)))
+    for _ in range(2):
+        torch.testing.assert_close(program(x()), net(x()).detach())
+    assert program.state_dict()["1.num_batches_tracked"] == 2
+    torch.testing.assert_close({n: t.detach() for n, t in net.state_dict().items()}, dict(program.state_dict()))
 
 
 SPECS = {
@@ -300,6 +314,31 @@ def test_options_are_taken():
     assert seen
     with pytest.raises(tracework.InvalidArgument, match="mode='lite'"):
         tracework.aot_compile(torch.sin, (x(),), mode="lite")
+
+
+def test_one_file_is_for_several_cpus(tmp_path):
+    net, file = Net().eval(), tmp_path / "m.tw"
+    tracework.save(tracework.aot_compile(net, (x(),), targets=("avx2", "avx512")), file)
+    expected = net(x())["y"].detach()
+    for level in (None, cpu.LEVELS["avx2"]):
+        with cpu.assumed(level):
+            loaded = tracework.load(file)
+        torch.testing.assert_close(loaded(x())["y"], expected)
+        assert loaded.state_dict().keys() == net.state_dict().keys() - {"norm.num_batches_tracked"}
+    assert [t["machine"]["vector_bits"] for t in loaded._contents.manifest["targets"]] == [512, 256]
+    assert {name.split("/")[1] for name in loaded._contents.members} == {"0"}  # those of AVX2 alone were read
+    with cpu.assumed(cpu.Level("x86-64", frozenset())):
+        with pytest.raises(ProgramFileError, match="built for a CPU with"):
+            tracework.load(file)
+        elsewhere = tracework.aot_compile(net, (x(),), targets=("avx2",))
+    with pytest.raises(InputError, match="made for other machines"):
+        elsewhere(x())
+    tracework.save(elsewhere, file)
+    torch.testing.assert_close(tracework.load(file)(x())["y"], expected)
+    with pytest.raises(tracework.InvalidArgument, match="Did you mean 'avx512'"):
+        tracework.aot_compile(net, (x(),), targets=("avx-512",))
+    with pytest.raises(tracework.InvalidArgument, match="no tensors on a GPU"):
+        tracework.aot_compile(net, (x(),), targets=("sm_80",))
 
 
 def test_how_many_threads_there_are_is_not_fixed():

@@ -6,9 +6,9 @@ result as data.
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..contracts import GIVEN_OTHERWISE, CapturedGraph
@@ -59,7 +59,7 @@ _NO_SIZE = 2**61
 """The number that slots are: nothing has it, so that a slot that was taken for a number shows."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class WholeCall:
     """What a call was captured as. compiled: what the backend made of the graph. result: what the call gives, with slots."""
 
@@ -81,8 +81,8 @@ def capture_whole(
 ) -> WholeCall:
     """`function`, whose parameters are *args and **kwargs, called with these; `backend` keeps sizes open that are symbols.
 
-    Raises Unsupported where the graph would break, NotWhole for side effects, CaptureError where there is no graph, and what the backend
-    raises.
+    A call without operations has an empty graph. Raises Unsupported where the graph would break, NotWhole for side effects, CaptureError for
+    a frame that is left alone, and what the backend raises.
     """
     code: types.CodeType = function.__code__  # type: ignore[attr-defined]
     closure = function.__closure__  # type: ignore[attr-defined]
@@ -98,11 +98,10 @@ def capture_whole(
         give_slots.__tracework_writes_last__ = True  # type: ignore[attr-defined]  # it writes to nothing
         return give_slots
 
+    whole_options = dataclasses.replace(options.with_sizes(True), keep_empty=True, empty_graphs=True)
     given = FrameInput(code, {"args": args, "kwargs": kwargs}, function.__globals__, closure)  # type: ignore[attr-defined]
     try:
-        captured = _capture_frame()(
-            given, keep, options.with_sizes(True), History(Learnt(unchecked=True, isolated=True)), disabled_call
-        )
+        captured = _capture_frame()(given, keep, whole_options, History(Learnt(unchecked=True, isolated=True)), disabled_call)
     except SkipFrame as skipped:
         raise CaptureError(f"{code.co_qualname}: {skipped.detail}") from skipped
     except BackendFailed as failed:
@@ -110,8 +109,7 @@ def capture_whole(
         assert cause is not None  # what the backend raised
         forget_frames(cause, None)
         raise cause from None
-    if captured.graph is None:
-        raise CaptureError(f"{code.co_qualname}: no tensor operations")
+    assert captured.graph is not None
     inputs = captured.graph.inputs
     changed = [f"takes {b.source} by its {b.role}" for b in inputs if b.role in GIVEN_OTHERWISE]
     if captured.effects or changed or captured.checked:

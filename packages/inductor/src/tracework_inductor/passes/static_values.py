@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from tracework_primops import Kind, Op, PrimGraph, Tag
+from tracework_primops.op import RULES
 
 from ..lowering.layout import is_dense, is_static
 
@@ -46,7 +47,7 @@ class Derivation:
         if not isinstance(target, Op) or target.kind not in DERIVED_KINDS or target.tags & {Tag.RANDOM, Tag.MUTATES}:
             return None
         args = [self._argument(a) for a in node.args]
-        return None if None in args else f"prims.{target.name}({', '.join(map(str, args))})"
+        return None if None in args else f"{_name(target)}({', '.join(map(str, args))})"
 
     def _argument(self, arg: Any) -> str | None:
         if hasattr(arg, "users"):
@@ -55,6 +56,13 @@ class Derivation:
             items = [self._argument(a) for a in arg]
             return None if None in items else f"({''.join(f'{i}, ' for i in items)})"
         return repr(arg) if arg is None or isinstance(arg, (bool, int, float, str, torch.dtype)) and arg == arg else None
+
+
+def _name(op: Op) -> str:
+    """What a prim is called by: by the function of torch that is its eager rule, so that who loads an artifact can do without prims."""
+    rule: Any = RULES["eager"][op]
+    name = getattr(rule, "__name__", "")
+    return f"torch.{name}" if getattr(torch, name, None) is rule else f"prims.{op.name}"
 
 
 DERIVED_KINDS = frozenset({Kind.POINTWISE, Kind.VIEW, Kind.REDUCTION})

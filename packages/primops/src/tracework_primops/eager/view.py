@@ -14,19 +14,13 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
+for _function in (torch.permute, torch.reshape, torch.unsqueeze):
+    rule()(_function)
+
+
 @rule()
 def expand(x: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
     return x.expand(sizes)
-
-
-@rule()
-def permute(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    return x.permute(dims)
-
-
-@rule()
-def reshape(x: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-    return x.reshape(sizes)
 
 
 @rule()
@@ -37,11 +31,6 @@ def slice(x: torch.Tensor, dim: int, start: int, end: int, step: int) -> torch.T
 @rule()
 def squeeze(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     return x.squeeze(dims)
-
-
-@rule()
-def unsqueeze(x: torch.Tensor, dim: int) -> torch.Tensor:
-    return x.unsqueeze(dim)
 
 
 @rule()

@@ -33,32 +33,35 @@ class Binaries(MemoryStore):
         self._cubins: dict[str, bytes] = {}
 
     @classmethod
-    def of(cls, artifacts: Sequence[Artifact], options: RuntimeOptions) -> Binaries:
-        """Those of artifacts that are loaded here; what is missing is built."""
+    def of(cls, artifacts: Sequence[Artifact], options: RuntimeOptions, capability: int | None = None) -> Binaries:
+        """Those of artifacts that are loaded here; what is missing is built. capability: of other GPUs, one of cuda.MOST_SHARED."""
         made = cls()
         for artifact in artifacts:
-            made._add(artifact, options)
+            made._add(artifact, options, capability)
         return made
 
-    def _add(self, artifact: Artifact, options: RuntimeOptions) -> None:
+    def _add(self, artifact: Artifact, options: RuntimeOptions, capability: int | None) -> None:
         store = open_store(options)
         jobs = list(dict.fromkeys(job_of(k) for k in artifact.kernels if k.language == "cpp"))
         for job, product in zip(jobs, cpp.build_all(jobs, options, store), strict=True):
             self._libraries[_digest(job)] = product
         for kernel in artifact.kernels:
             if kernel.language == "triton":
-                self._add_triton(kernel, options)
+                self._add_triton(kernel, options, capability)
 
-    def _add_triton(self, kernel: KernelSource, options: RuntimeOptions) -> None:
-        """All that launches of a kernel may ask for on this device."""
+    def _add_triton(self, kernel: KernelSource, options: RuntimeOptions, capability: int | None) -> None:
+        """All that launches of a kernel may ask for on this device, or on others of a capability."""
         device, config = kernel.launch.get("device", 0), kernel.launch["configs"][0]
         wide = (False, True) if kernel.launch.get("fits32") is not None else (False,)
-        room = driver().most_shared(device) if torch.cuda.is_available() else None
+        if capability is not None:
+            room: int | None = cuda.MOST_SHARED[capability]
+        else:
+            capability, room = cuda.capability(device), driver().most_shared(device) if torch.cuda.is_available() else None
         forms = itertools.product(kernel.launch["entries"], (True, False), wide)
         left = [(entry, triton.Variant(aligned, is_wide), config["num_stages"]) for entry, aligned, is_wide in forms]
         while left:
             jobs = [
-                triton.request(kernel, entry, {**config, "num_stages": stages}, variant, cuda.capability(device))
+                triton.request(kernel, entry, {**config, "num_stages": stages}, variant, capability)
                 for entry, variant, stages in left
             ]
             cubins = triton.build_all(jobs, options, open_store(options))

@@ -31,7 +31,7 @@ from tracework_runtime.options import RuntimeOptions
 
 __all__ = ["BASE_FLAGS", "Compiler", "CppJob", "build_all", "compiler_for", "find_compiler"]
 
-BASE_FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-w")
+BASE_FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-w")
 _EXCERPT_LINES = 12
 _ROOM = 4 << 20
 """Bytes that a compiler has to have for its files."""
@@ -150,7 +150,7 @@ def _found(words: tuple[str, ...]) -> Compiler:
 
 
 def _is_zig(words: Sequence[str]) -> bool:
-    return "ziglang" in words or Path(words[0]).name == "zig"
+    return "c++" in words and ("ziglang" in words or Path(words[0]).name == "zig")
 
 
 def has_openmp(compiler: Compiler) -> bool:
@@ -176,14 +176,21 @@ def _compiles(compiler: Compiler, flags: Sequence[str]) -> bool:
 
 
 def _identity(words: tuple[str, ...]) -> str:
-    path = Path(shutil.which(words[0]) or words[0]).resolve()
+    if _is_zig(words):  # wherever it is, so that what it has made is found by machines that have it elsewhere
+        return f"zig {_first_line((*words[: words.index('c++')], 'version'))}"
+    return f"{Path(shutil.which(words[0]) or words[0]).resolve()}: {_first_line((*words, '--version'))}"
+
+
+def _first_line(command: tuple[str, ...]) -> str:
+    """Of what a command says."""
     try:
-        run = subprocess.run([*words, "--version"], capture_output=True, text=True, errors="replace", check=False)
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
         raise BuildError(
-            f"{path} cannot be run: {error}", advice="set another C++ compiler (option cxx, TRACEWORK_CXX)"
+            f"{Path(shutil.which(command[0]) or command[0]).resolve()} cannot be run: {error}",
+            advice="set another C++ compiler (option cxx, TRACEWORK_CXX)",
         ) from error
-    return f"{path}: {run.stdout.splitlines()[0] if run.stdout else 'unknown version'}"
+    return run.stdout.splitlines()[0] if run.stdout else "unknown version"
 
 
 def _openmp_flags() -> tuple[str, ...]:
@@ -230,6 +237,7 @@ def build_all(jobs: Sequence[CppJob], options: RuntimeOptions, store: Entries, *
 
 def _build_with(compiler: Compiler, jobs: Sequence[CppJob], options: RuntimeOptions, store: Entries, anew: bool) -> list[Product]:
     keys = [job_key(job, compiler, options) for job in jobs]
+    made_by = dataclasses.replace(compiler, command=(*compiler.command, f"-march={cpu.march()}"))
     products = {key: None if anew else _stored(key, compiler, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if products[key] is None}
 
@@ -237,7 +245,7 @@ def _build_with(compiler: Compiler, jobs: Sequence[CppJob], options: RuntimeOpti
         if not compiler.command:
             find_compiler(options.cxx)
         with observe.timed("build.cpp"):
-            steps = [functools.partial(_compile, missing[key], key, compiler, options, store) for key in map(_key_of, names)]
+            steps = [functools.partial(_compile, missing[key], key, made_by, options, store) for key in map(_key_of, names)]
             built = pool.run_threads(steps, options.build_jobs)
             products.update(zip(map(_key_of, names), built, strict=True))
         _remember(compiler, store)

@@ -50,8 +50,9 @@ class Ranks:
         """Sees to it that each name is made by one rank, and made or taken here. Raises what `make` raises."""
         turns, since = dict.fromkeys(names, 0), time.monotonic()
         seen: dict[str, tuple[bytes, float]] = {}
+        owners: dict[str, str] = {}
         while turns:
-            owners = {name: self._claim(name, turn) for name, turn in turns.items()}
+            owners.update({name: self._claim(name, turn) for name, turn in turns.items() if name not in owners})
             mine = [name for name, owner in owners.items() if owner == self._name]
             if mine:
                 self._make(mine, turns, make)
@@ -65,6 +66,7 @@ class Ranks:
                     content = self._sent(name, turns[name])
                     if content is None:
                         turns[name] += 1
+                        del owners[name]
                     elif content != _FAILED and take(name, content or None):
                         observe.add("ranks.fetched")
                         mine.append(name)
@@ -72,7 +74,7 @@ class Ranks:
                         make([name])
                         mine.append(name)
             for name in mine:
-                del turns[name]
+                del turns[name], owners[name]
 
     def _claim(self, name: str, turn: int) -> str:
         """Whose turn it is."""
@@ -102,7 +104,7 @@ class Ranks:
             if ended:
                 return ended
             time.sleep(pause)
-            pause = min(2 * pause, 0.2)
+            pause = min(2 * pause, 0.05)
         return []
 
     def _is_gone(self, owner: str, seen: dict[str, tuple[bytes, float]]) -> bool:

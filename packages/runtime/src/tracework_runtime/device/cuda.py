@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
-__all__ = ["DEFAULT_CAPABILITY", "CudaDevice", "capability", "identity"]
+__all__ = ["DEFAULT_CAPABILITY", "MOST_SHARED", "CudaDevice", "capability", "identity"]
 
 # What kernels are compiled for where no GPU is present: Hopper.
 DEFAULT_CAPABILITY = 90
+MOST_SHARED = {n: size << 10 for n, size in {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99}.items()}
+"""Compute capability -> bytes of shared memory that a block may take; those that kernels can be built for without such a GPU."""
 
 
 @functools.cache

@@ -74,6 +74,18 @@ class Program:
                 f"a program's manifest cannot be read: {error!r}", advice="make the file again with this version"
             ) from error
 
+    @classmethod
+    def fitting(cls, contents: Contents, options: RuntimeOptions = DEFAULT_OPTIONS) -> Program:
+        """Of the first target that fits this machine; where none does, it can be saved, and a call of it raises InputError."""
+        targets = contents.manifest["targets"]
+        chosen = next((number for number, target in enumerate(targets) if misfit(target["machine"]) is None), None)
+        if chosen is not None:
+            return cls(contents, options, chosen)
+        program = cls.__new__(cls)
+        program._contents, program._weights, program._entries = contents, dict(contents.weights), []
+        program._signature = signature_of(contents.manifest["parameters"])
+        return program
+
     @property
     def __signature__(self) -> inspect.Signature:
         return self._signature
@@ -93,6 +105,10 @@ class Program:
                 failures.append(error)
                 continue
             return entry.run(given, named, values)
+        if not failures:
+            raise InputError(
+                "the program was made for other machines than this one", advice="save it, and load it on such a machine"
+            )
         if len(failures) == 1:
             raise failures[0]
         text = "\n".join(f"  {number}: {error.message}" for number, error in enumerate(failures))
@@ -215,8 +231,8 @@ def _below(members: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
 def _demand_operators(artifact: Artifact) -> None:
     """Raises LoadError for operators that a library has to register first."""
     for name in artifact.externs:
-        namespace, _, operator = name.partition("::")
-        if namespace not in ("aten", "prims", "python") and not hasattr(getattr(torch.ops, namespace), operator):
+        namespace, _, operator = name.partition("::")  # without an operator, it is a call of the runtime's own
+        if operator and namespace not in ("aten", "prims", "python") and not hasattr(getattr(torch.ops, namespace), operator):
             raise LoadError(
                 f"the program calls the operator {name}, which is not registered here",
                 advice=f"import the package that registers {namespace}:: before load()",

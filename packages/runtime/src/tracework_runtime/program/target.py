@@ -21,8 +21,8 @@ _INSTRUCTIONS = re.compile(
 """Features of a CPU that compilers make use of."""
 
 
-def facts_of_machine(devices: Iterable[str]) -> dict[str, Any]:
-    """Of this machine, with these devices: the key parts of a program that is made here."""
+def facts_of_machine(devices: Iterable[str], capability: int | None = None) -> dict[str, Any]:
+    """Of this machine, with these devices: the key parts of a program that is made here. capability: of other GPUs than this machine's."""
     kinds = {name.partition(":")[0] for name in devices}
     facts: dict[str, Any] = {
         "tracework": __version__,
@@ -36,7 +36,7 @@ def facts_of_machine(devices: Iterable[str]) -> dict[str, Any]:
         "devices": sorted(devices),
     }
     if "cuda" in kinds:
-        facts["capability"] = cuda.capability()
+        facts["capability"] = cuda.capability() if capability is None else capability
     return facts
 
 

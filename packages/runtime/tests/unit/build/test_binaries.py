@@ -72,6 +72,20 @@ def test_kernels_of_a_gpu_in_every_form(on_gpu, monkeypatch):
         assert found.code == b"k0" and found.shared == 70_000
 
 
+def test_kernels_of_other_gpus(monkeypatch):
+    """Where a block may take less memory, there are fewer steps under way, as where it is launched."""
+    asked = []
+
+    def build(jobs, options, store):
+        asked.extend((job["capability"], job["num_stages"]) for job in jobs)
+        return [Cubin(b"code", job["symbol"], 40_000 * job["num_stages"], 4, 2) for job in jobs]
+
+    monkeypatch.setattr(triton, "build_all", build)
+    for capability in (80, 86):
+        Binaries.of([Artifact("k" * 8, HOST, (ON_GPU,))], RuntimeOptions(disk_cache=False), capability)
+    assert set(asked) == {(80, 3), (86, 3), (86, 2)}
+
+
 def test_a_form_that_is_not_carried_needs_triton(on_gpu, monkeypatch):
     made, asked = on_gpu
     key = triton.content_key({**asked[0], "num_stages": 1})
