@@ -24,17 +24,25 @@ def is_wrapper(cls: type) -> bool:
     return has_parts and cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # type: ignore[attr-defined]
 
 
+@dataclass(frozen=True)
+class Held:
+    """Of what a class names as its parts, one that is no tensor: the mesh of a distributed one, say."""
+
+    value: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Structure:
     """What a tensor of a wrapper subclass is beside the data of its parts.
 
-    names: of the attributes with its parts. inner: their structures, None for a plain tensor. context: what the class keeps beside them.
+    names: of the attributes with its parts. inner: their structures, None for a plain tensor, what is no tensor
+    as it is. context: what the class keeps beside them.
     """
 
     cls: type
     names: tuple[str, ...]
     context: Any
-    inner: tuple[Structure | None, ...]
+    inner: tuple[Structure | Held | None, ...]
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
@@ -44,14 +52,20 @@ class Structure:
     def of(cls, tensor: torch.Tensor) -> Structure:
         names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
         parts = [getattr(tensor, name) for name in names]
-        inner = tuple(cls.of(part) if is_wrapper(type(part)) else None for part in parts)
+        inner = tuple(cls.of_part(part) for part in parts)
         facts = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.requires_grad
         return cls(type(tensor), tuple(names), context, inner, *facts)
+
+    @classmethod
+    def of_part(cls, part: Any) -> Structure | Held | None:
+        if not isinstance(part, torch.Tensor):
+            return Held(part)
+        return cls.of(part) if is_wrapper(type(part)) else None
 
     @property
     def count(self) -> int:
         """Of its plain parts."""
-        return sum(1 if inner is None else inner.count for inner in self.inner)
+        return sum(1 if inner is None else inner.count for inner in self.inner if not isinstance(inner, Held))
 
     def is_of(self, tensor: Any) -> bool:
         """Whether a tensor is such a one, apart from what its plain parts are."""
@@ -63,22 +77,27 @@ class Structure:
         names, context = tensor.__tensor_flatten__()
         if tuple(names) != self.names or context != self.context:
             return False
-        return all(inner is None or inner.is_of(getattr(tensor, name)) for name, inner in zip(names, self.inner))
+        for name, inner in zip(names, self.inner):
+            if isinstance(inner, Structure) and not inner.is_of(getattr(tensor, name)):
+                return False
+            if isinstance(inner, Held) and getattr(tensor, name) != inner.value:
+                return False
+        return True
 
     def parts(self, tensor: Any) -> list[torch.Tensor]:
         """The plain tensors that it is made of."""
         found: list[torch.Tensor] = []
         for name, inner in zip(self.names, self.inner):
-            part = getattr(tensor, name)
-            found += [part] if inner is None else inner.parts(part)
+            if not isinstance(inner, Held):
+                part = getattr(tensor, name)
+                found += [part] if inner is None else inner.parts(part)
         return found
 
     def together(self, parts: Iterator[torch.Tensor]) -> torch.Tensor:
         """A tensor of these parts."""
-        given = {
-            name: next(parts) if inner is None else inner.together(parts)
-            for name, inner in zip(self.names, self.inner, strict=True)
-        }
+        given: dict[str, Any] = {}
+        for name, inner in zip(self.names, self.inner, strict=True):
+            given[name] = next(parts) if inner is None else inner.value if isinstance(inner, Held) else inner.together(parts)
         made: torch.Tensor = self.cls.__tensor_unflatten__(given, self.context, self.sizes, self.strides)  # type: ignore[attr-defined]
         return made
 

@@ -72,7 +72,7 @@ def paths(structure: Structure, obj: Any, source: Source) -> Any:
         part, at = getattr(obj, name), Attr(source, name)
         if inner is None:
             yield part, at
-        else:
+        elif isinstance(inner, Structure):
             yield from paths(inner, part, at)
 
 
