@@ -19,9 +19,13 @@ __all__ = ["Construct", "Gradient", "Place", "Structure", "Unwrap", "Wrap", "is_
 
 
 def is_wrapper(cls: type) -> bool:
-    """Whether tensors of a class can be taken apart and put together."""
+    """Whether tensors of a class can be taken apart and put together, and gradients of theirs are made of the same parts.
+
+    Those of distributed tensors are otherwise, as that of a sum over processes is no sum: they break the graph.
+    """
     has_parts = hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
-    return has_parts and cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # type: ignore[attr-defined]
+    own = cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # type: ignore[attr-defined]
+    return has_parts and own and not cls.__module__.startswith("torch.distributed.")
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,8 @@ def is_differentiable(tensor: torch.Tensor) -> bool:
 
 
 class Gradient:
-    """What the gradient of an input that was taken apart is: of this structure, or a plain tensor where that is None.
+    """What the gradient of an input that was taken apart is: of this structure, its parts those of the input's parts, or another tensor where
+    that is None.
 
     Its backward inside of the graph says so, while that is traced or runs; outside it is put together accordingly.
     """
@@ -117,25 +122,30 @@ class Gradient:
 
 
 class _Together(torch.autograd.Function):
-    """Parts become a tensor whose gradient is taken apart. carrier: where a gradient that is a plain tensor goes; None for what is a result
-    of the graph, whose gradient has to be of its class."""
+    """Parts become a tensor whose gradient is taken apart. carrier: where a gradient goes whose parts are none of its parts, a plain tensor
+    or one that is sharded otherwise; None for what is a result of the graph, whose gradient has to be like it."""
 
     @staticmethod
     def forward(ctx: Any, structure: Structure, found: Gradient | None, carrier: Any, *parts: torch.Tensor) -> torch.Tensor:
-        ctx.structure, ctx.found, ctx.takes = structure, found, [is_differentiable(part) for part in parts]
+        ctx.structure, ctx.found = structure, found
+        ctx.facts = [(part.shape, part.dtype) if is_differentiable(part) else None for part in parts]
         return structure.together(part.detach() for part in parts)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         structure = Structure.of(gradient) if is_wrapper(type(gradient)) else None
+        parts = [] if structure is None else structure.parts(gradient)
+        fits = structure is not None and [(part.shape, part.dtype) for part in parts] == ctx.facts
+        if ctx.found is None and structure is not None:  # inside of the graph it was taken for one like the result
+            fits = fits and (structure.cls, structure.context) == (ctx.structure.cls, ctx.structure.context)
         if ctx.found is not None:
-            ctx.found.structure = structure
-            if structure is None:
-                return None, None, gradient, *[None] * len(ctx.takes)
-        if structure is None or structure.count != len(ctx.takes) or not all(ctx.takes):
+            ctx.found.structure = structure if fits else None
+            if not fits:
+                return None, None, gradient, *[None] * len(ctx.facts)
+        if not fits:
             whose, kind = ctx.structure.cls.__name__, type(gradient).__name__
             raise RuntimeError(f"the gradient of a {whose} is a {kind}, whose parts are no gradients of its parts")
-        return None, None, None, *structure.parts(gradient)
+        return None, None, None, *parts
 
 
 class _Apart(torch.autograd.Function):
