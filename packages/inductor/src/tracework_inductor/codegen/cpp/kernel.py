@@ -558,7 +558,7 @@ class CppKernel:
         names = self._declare(p, reductions, None, whole)
         self._declare_scans(p, None)
         if whole:
-            row_in_lanes(self, p, reductions, names)
+            row_in_lanes(self, p, reductions, names, near)
             return
         if in_groups(p) and not (outer or reductions) and self._vectorises([p]):
             scan_in_groups(self, p, last)

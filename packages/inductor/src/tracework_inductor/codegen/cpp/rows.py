@@ -8,16 +8,17 @@ NaN) would lie in memory: its lanes would be loaded and stored at each step.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.body import Axis, Instruction, Ref
-from ...ir.index import Size
+from ...ir.index import Size, symbol
 from ...ir.scalar_ops import compute_dtype
 from ...schedule.plan import Pass
 from ..printer import c_index
 from .blocks import CHAIN, Sum, lanes, whole_groups
 from .parts import has_parts, in_parts
+from .streams import NextRow, ask_for_row
 from .text_rules import CPP_TYPES, REDUCTIONS
 
 if TYPE_CHECKING:
@@ -121,8 +122,11 @@ def _type(p: Pass, value: Ref) -> str:
     return CPP_TYPES[compute_dtype(dtype)]
 
 
-def row_in_lanes(k: CppKernel, p: Pass, reductions: list[Instruction], names: dict[str, str]) -> None:
-    """All reductions of a pass: as many elements as there are lanes are computed at a time, and then combined with these."""
+def row_in_lanes(
+    k: CppKernel, p: Pass, reductions: list[Instruction], names: dict[str, str], ahead: Sequence[NextRow] = ()
+) -> None:
+    """All reductions of a pass: as many elements as there are lanes are computed at a time, and then combined with these. ahead: what is
+    brought near of the next row meanwhile."""
     smallest = min((k.kernel.layouts[i.args[0]].dtype.itemsize for i in p.body.loads()), default=4)
     width = lanes(smallest, k.kernel.reduction_axes[-1].size)
     found = {i.args[0]: Lanes(names[i.args[0]], _type(p, i.args[2]), i.args[1], width) for i in reductions}
@@ -137,6 +141,7 @@ def row_in_lanes(k: CppKernel, p: Pass, reductions: list[Instruction], names: di
     begin, count = bounds or ("0", c_index(last.size))
     whole, at = whole_groups(begin, count, width), f"{last.var}v"
     k.w.open(f"for (int64_t {at} = {begin}; {at} < {whole}; {at} += {width})")
+    ask_for_row(k, ahead, last, symbol(at, 0, None), str(width))
     for s in found.values():
         for text in s.declared():
             k.w.line(text)

@@ -49,3 +49,18 @@ def test_rows_that_are_made_in_parts(monkeypatch) -> None:
     assert artifact.kernels[0].source.count("tw_stream(&") == 3, "one for each row"
     for actual, expected in zip(load(artifact)([x]), graph.run(x), strict=True):
         torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+def test_a_reduction_that_ends_a_row_asks_for_the_next(monkeypatch) -> None:
+    monkeypatch.setattr(streams, "LEAST_BYTES", 1 << 14)
+    x = torch.randn(70, 1037)
+
+    def program(x):
+        largest = prims.amax(x, (1,), True)
+        return largest, prims.sum(prims.exp(prims.sub(x, largest)), (1,), True)
+
+    graph = build(program, [x])
+    artifact = compile_graph(graph)
+    assert artifact.kernels[0].source.count("tw_ahead(&") == 1
+    for actual, expected in zip(load(artifact)([x]), graph.run(x), strict=True):
+        torch.testing.assert_close(actual, expected)
