@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tracework_primops import place_of
+from tracework_primops import Kind, place_of
 from tracework_primops.graph.levels import several_results
 from tracework_primops.passes.edits import memory_of, writes
 
@@ -32,7 +32,7 @@ from .operands import gapped_bases, shared_operands
 from .pointwise import SAME_NAME, rounded
 from .product_layouts import product_layouts
 from .product_pieces import pieces
-from .realize import reason_to_realize
+from .realize import is_computed_again, reason_to_realize
 from .registry import LOWERINGS, VIEWS, Refused
 from .row_padding import RowPadding
 from .tile_products import tile_products
@@ -529,6 +529,8 @@ class Lowering:
             self.origin = node.meta.get("origin")
             args = _resolve(node.args, values)
             kwargs = _resolve(dict(node.kwargs), values)
+            if getattr(node.target, "kind", None) is Kind.POINTWISE:
+                args = tuple(self._computed_once(a) for a in args)
             value = self._lower(node, args, kwargs)
             if self.options.rounds and getattr(node.target, "name", None) not in VIEWS:
                 value = rounded(value)
@@ -547,6 +549,12 @@ class Lowering:
             if reason_to_realize(value, users, self.options, self.buffers) is not None:
                 return self._realize_narrow(value) or self.realize(value)
         return value
+
+    def _computed_once(self, operand: Any) -> Any:
+        """An operand of an elementwise op, in memory if the op's loops would compute it again and again."""
+        operand = settled(operand)
+        again = isinstance(operand, Lazy) and hasattr(self.spec, "sizes") and is_computed_again(operand, self.spec.sizes)
+        return self.realize(operand) if again else operand
 
     def _give_strides(self, value: Any) -> Any:
         if isinstance(value, Lazy) and value.strides is None and hasattr(self.spec, "strides"):

@@ -1,9 +1,9 @@
 """When a lazy value becomes a buffer: one list of reasons."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ..ir.buffer import Buffer
-from ..ir.index import constant_product
+from ..ir.index import Size, constant_product
 from ..options import InductorOptions
 from .value import Lazy
 
@@ -65,3 +65,22 @@ def reason_to_realize(value: Lazy, users: int, options: InductorOptions, buffers
         if test(value, users, options, buffers):
             return reason
     return None
+
+
+MOST_AGAIN = 1 << 18
+"""Instructions, some 20 us of one core: a loop of its own costs less, and the loop that reads the result is simpler."""
+LEAST_COST = 4
+"""Of what is computed again: less takes no longer than to load it."""
+
+
+def is_computed_again(value: Lazy, sizes: Sequence[Size]) -> bool:
+    """Whether a loop over `sizes` on a CPU takes longer where it computes the value for each of its elements, and not for each of the value's own.
+
+    A dim that is repeated inside of all that the value has does not count: loops compute the value before it.
+    """
+    own = [*[1] * (len(sizes) - value.ndim), *value.sizes]
+    if value.device.type != "cpu" or value.cost < LEAST_COST or not all(isinstance(s, int) for s in (*own, *sizes)):
+        return False
+    inner = max((d for d, size in enumerate(own) if size != 1), default=0)
+    repeats = constant_product([size for size, mine in zip(sizes[:inner], own, strict=False) if mine == 1])
+    return value.cost * constant_product(own) * (repeats - 1) >= MOST_AGAIN
