@@ -530,7 +530,7 @@ class Lowering:
             args = _resolve(node.args, values)
             kwargs = _resolve(dict(node.kwargs), values)
             if getattr(node.target, "kind", None) is Kind.POINTWISE:
-                args = tuple(self._computed_once(a) for a in args)
+                args = self._computed_once(args)
             value = self._lower(node, args, kwargs)
             if self.options.rounds and getattr(node.target, "name", None) not in VIEWS:
                 value = rounded(value)
@@ -550,11 +550,17 @@ class Lowering:
                 return self._realize_narrow(value) or self.realize(value)
         return value
 
-    def _computed_once(self, operand: Any) -> Any:
-        """An operand of an elementwise op, in memory if the op's loops would compute it again and again."""
-        operand = settled(operand)
-        again = isinstance(operand, Lazy) and hasattr(self.spec, "sizes") and is_computed_again(operand, self.spec.sizes)
-        return self.realize(operand) if again else operand
+    def _computed_once(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Operands of an elementwise op, in memory where the op's loops would compute them again and again."""
+        operands = tuple(map(settled, operands))
+        lazies = [v for v in operands if isinstance(v, Lazy)]
+        if not lazies or not hasattr(self.spec, "sizes"):
+            return operands
+        reads = frozenset[str]().union(*(v.reads for v in operands if isinstance(v, (Lazy, Strided))))
+        strides = self.images.strides(self.spec, reads)
+        return tuple(
+            self.realize(v) if isinstance(v, Lazy) and is_computed_again(v, self.spec.sizes, strides) else v for v in operands
+        )
 
     def _give_strides(self, value: Any) -> Any:
         if isinstance(value, Lazy) and value.strides is None and hasattr(self.spec, "strides"):

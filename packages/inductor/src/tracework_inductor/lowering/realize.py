@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..ir.buffer import Buffer
 from ..ir.index import Size, constant_product
 from ..options import InductorOptions
+from .layout import is_static
 from .value import Lazy
 
 Buffers = Mapping[str, Buffer]
@@ -73,14 +74,19 @@ LEAST_COST = 4
 """Of what is computed again: less takes no longer than to load it."""
 
 
-def is_computed_again(value: Lazy, sizes: Sequence[Size]) -> bool:
-    """Whether a loop over `sizes` on a CPU takes longer where it computes the value for each of its elements, and not for each of the value's own.
+def is_computed_again(value: Lazy, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Whether loops over `sizes` on a CPU, in the order of strides, take longer for a value that they compute for each of their elements than
+    for one that is computed for each of its own.
 
     A dim that is repeated inside of all that the value has does not count: loops compute the value before it.
     """
-    own = [*[1] * (len(sizes) - value.ndim), *value.sizes]
-    if value.device.type != "cpu" or value.cost < LEAST_COST or not all(isinstance(s, int) for s in (*own, *sizes)):
+    if value.device.type != "cpu" or value.cost < LEAST_COST:
         return False
-    inner = max((d for d, size in enumerate(own) if size != 1), default=0)
-    repeats = constant_product([size for size, mine in zip(sizes[:inner], own, strict=False) if mine == 1])
+    own = [*[1] * (len(sizes) - value.ndim), *value.sizes]
+    steps = [s for s in strides if isinstance(s, int)]
+    changing = [step for size, step in zip(own, steps, strict=False) if size != 1]
+    if len(steps) < len(strides) or not is_static((*own, *sizes)) or not changing:
+        return False
+    inner = min(changing)
+    repeats = constant_product(n for n, mine, step in zip(sizes, own, steps, strict=True) if mine == 1 and step > inner)
     return value.cost * constant_product(own) * (repeats - 1) >= MOST_AGAIN

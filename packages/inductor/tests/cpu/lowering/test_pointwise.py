@@ -89,6 +89,12 @@ def regions(x: object, windows: object) -> object:
     return p.add(x, p.reshape(mask, (64, 1, 49, 49)))
 
 
+def gated(x: object, gate: object) -> object:
+    """Images times a gate of each channel, which is the last of four dims where images are 56 high at the second."""
+    x = prims.permute(x, (0, 3, 1, 2)) if x.sizes[1] == 56 else x
+    return prims.mul(x, prims.sigmoid(prims.add(prims.mul(gate, 0.5), 0.5)))
+
+
 @pytest.mark.parametrize(
     "program, shapes, loops",
     [
@@ -98,6 +104,8 @@ def regions(x: object, windows: object) -> object:
         (lambda x, s: prims.mul(x, prims.rsqrt(prims.add(prims.mul(prims.mul(s, 0.5), s), 1.0))), ((4096, 96), (96,)), 2),
         (lambda x, s: prims.mul(x, prims.rsqrt(prims.add(prims.mul(prims.mul(s, 0.5), s), 1.0))), ((96, 96), (96,)), 1),  # few
         (lambda x, s: prims.mul(x, prims.rsqrt(prims.add(prims.mul(prims.mul(s, 0.5), s), 1.0))), ((4096, 96), (4096, 1)), 1),
+        (gated, ((1, 96, 56, 56), (1, 96, 1, 1)), 1),
+        (gated, ((1, 56, 56, 96), (1, 96, 1, 1)), 2),  # channels-last in memory
     ],
 )
 def test_what_is_the_same_for_many_rows_is_computed_once(program: object, shapes: tuple, loops: int) -> None:
