@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tracework_primops import place_of
+from tracework_primops import Kind, place_of
 from tracework_primops.graph.levels import several_results
 from tracework_primops.passes.edits import memory_of, writes
 
@@ -32,7 +32,7 @@ from .operands import gapped_bases, shared_operands
 from .pointwise import SAME_NAME, rounded
 from .product_layouts import product_layouts
 from .product_pieces import pieces
-from .realize import reason_to_realize
+from .realize import is_computed_again, reason_to_realize
 from .registry import LOWERINGS, VIEWS, Refused
 from .row_padding import RowPadding
 from .tile_products import tile_products
@@ -529,6 +529,8 @@ class Lowering:
             self.origin = node.meta.get("origin")
             args = _resolve(node.args, values)
             kwargs = _resolve(dict(node.kwargs), values)
+            if getattr(node.target, "kind", None) is Kind.POINTWISE:
+                args = self._computed_once(args)
             value = self._lower(node, args, kwargs)
             if self.options.rounds and getattr(node.target, "name", None) not in VIEWS:
                 value = rounded(value)
@@ -547,6 +549,18 @@ class Lowering:
             if reason_to_realize(value, users, self.options, self.buffers) is not None:
                 return self._realize_narrow(value) or self.realize(value)
         return value
+
+    def _computed_once(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Operands of an elementwise op, in memory where the op's loops would compute them again and again."""
+        operands = tuple(map(settled, operands))
+        lazies = [v for v in operands if isinstance(v, Lazy)]
+        if not lazies or not hasattr(self.spec, "sizes"):
+            return operands
+        reads = frozenset[str]().union(*(v.reads for v in operands if isinstance(v, (Lazy, Strided))))
+        strides = self.images.strides(self.spec, reads)
+        return tuple(
+            self.realize(v) if isinstance(v, Lazy) and is_computed_again(v, self.spec.sizes, strides) else v for v in operands
+        )
 
     def _give_strides(self, value: Any) -> Any:
         if isinstance(value, Lazy) and value.strides is None and hasattr(self.spec, "strides"):

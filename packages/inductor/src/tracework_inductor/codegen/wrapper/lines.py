@@ -30,7 +30,7 @@ from tracework_runtime.host.lines import (
 
 from ... import _torch
 from ...ir.buffer import NUMBER, BufferLayout, BufferView, ExternNode
-from ...ir.cores import DEPTHWISE, GEMM
+from ...ir.cores import DEPTHWISE, GEMM, PACKED, PACKED_CALLS
 from ...ir.index import Expr, Size, constant_size, same, same_all
 from ...schedule.graph import alias_root, ended_inputs, read_buffers
 from ...schedule.operators import layout_symbols, operators_of
@@ -96,6 +96,7 @@ class _Builder:
         if self.workspace.size:
             self.lines.append(Take(self.workspace.size))
             self.names |= {WORK, "views"}
+        self._look()
         ended = ended_inputs(self.program, self.plan.kernels)
         spans = []
         for n, (kernel, step) in enumerate(zip(self.plan.kernels, self.plan.memory.steps, strict=True)):
@@ -328,6 +329,14 @@ class _Builder:
 
     # library calls
 
+    def _look(self) -> None:
+        """At what all packed calls are made of: once for all of them, in their order."""
+        packed = [k.node for k in self.plan.kernels if isinstance(k, ExternKernel) and k.node.target.startswith(PACKED_CALLS)]
+        sources = [self._argument(a) for node in packed for a in node.args[_PACKED_OPERANDS:]]
+        if packed:
+            self.lines.append(Call((f"{_KNOWN} = {PACKED}.look({', '.join(sources)})",), self._reads(*sources), (_KNOWN,)))
+            self.names.add(_KNOWN)
+
     def _extern(self, kernel: ExternKernel, step: MemoryStep) -> None:
         node = kernel.node
         if node.target == "empty":
@@ -344,6 +353,8 @@ class _Builder:
             self.names.add(str(node.outputs[0]))
             return
         arguments = [self._argument(a) for a in node.args]
+        if node.target.startswith(PACKED_CALLS):
+            arguments.insert(_PACKED_OPERANDS, _KNOWN)
         arguments += [f"{k}={self._argument(v)}" for k, v in node.kwargs]
         if node.out_form is not None and self._dense(node):
             self._allocate_extern(step)
@@ -567,6 +578,10 @@ NATIVE = frozenset(
     "convolution_backward topk sort".split()
 )
 """Operators that are called through torch's C functions: they refuse no data, which these would write to stderr."""
+_PACKED_OPERANDS = 2
+"""Of a packed call, what its weights are made of comes behind them."""
+_KNOWN = "known"
+"""What its look gives a program."""
 _SCALED = ("torch.addmm", "torch.baddbmm")
 _PRODUCTS = {"torch.mm": "mm_out", "torch.bmm": "bmm_out", "torch.addmm": "addmm_out", "torch.baddbmm": "baddbmm_out"}
 

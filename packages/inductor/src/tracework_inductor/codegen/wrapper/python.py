@@ -25,7 +25,7 @@ from tracework_runtime.host.lines import (
     Take,
 )
 
-from ...ir.cores import PACKED_CALLS
+from ...ir.cores import DIGEST, PACKED, PACKED_CALLS
 from .lines import DTYPES, HostProgram
 
 HEADER = '''import torch
@@ -54,13 +54,17 @@ def host_source(program: HostProgram, on_cpu: Iterable[str]) -> str:
     head = HEADER.format(dtypes=", ".join(DTYPES))
     if any("prims." in v for v in program.globals.values()):
         head = head.replace("import torch\n", "import torch\nfrom tracework_primops import prims\n", 1)
-    for start in PACKED_CALLS:
-        if any(v.startswith(start) for v in program.globals.values()):
-            head = head.replace("import torch\n", f"import torch\nfrom tracework_runtime.packed import {start[:-1]}\n", 1)
+    packed = [start[:-1] for start in PACKED_CALLS if any(v.startswith(start) for v in program.globals.values())]
+    if packed:
+        head = head.replace(
+            "import torch\n", f"import torch\nfrom tracework_runtime.packed import {', '.join(('PackedCalls', *packed))}\n", 1
+        )
     placed = any(isinstance(line, Take) for line in program.lines)
     if placed:
         head = head.replace("import torch\n", f"import torch\n{WORKSPACES[program.device]}\n", 1)
     shared = "\n".join(f"{name} = {value}" for name, value in program.globals.items())
+    if packed:
+        shared = f"{PACKED} = PackedCalls({DIGEST})\n{shared}"
     if placed:
         made = "".join(f"\n        {text}," for text in program.windows)
         shared += f"\n\n\ndef windows(memory, first):\n    return ({made}\n    )"
