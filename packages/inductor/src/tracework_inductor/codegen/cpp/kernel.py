@@ -27,7 +27,7 @@ from ..renderer import KERNEL_NAME, RenderedKernel
 from .ahead import next_rows, rows_looked_up_next
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
 from .column_sums import kept_sums, open_row_blocks, place_in_block
-from .few_rows import HEAD, few_rows, few_rows_nest
+from .few_rows import HEAD, few_rows, few_rows_nest, large_matrices
 from .parts import has_parts, open_groups, write_group
 from .peeling import ONE_BY_ONE, Peeled, looked_up_once, peeled, rows_put
 from .reuse import kept_rows
@@ -139,7 +139,9 @@ class CppKernel:
         result = "int32_t" if self.checks else "void"
         head = f'extern "C" {result} {KERNEL_NAME}({", ".join(parameters)}) {{'
         signature = ("*",) * (len(self.names) + len(self.kernel.numbers)) + ("i64",) * len(self.kernel.sizes)
-        launch = (("result", "i32"),) if self.checks else ()
+        launch: tuple[tuple[str, Any], ...] = (("result", "i32"),) if self.checks else ()
+        if matrices := large_matrices(self.kernel):
+            launch = (*launch, ("matrices", matrices))
         before = [HEAD] if self.nest == "few rows" else []
         return RenderedKernel("\n".join([*before, head, *self.w.lines, "}"]), signature, launch)
 
