@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["next_rows", "rows_looked_up_next"]
 
-DISTANCE = 2048
+DISTANCE = 8192
 """Bytes of rows that are under way."""
 MOST_ROWS = 8
 SHORTEST = 128

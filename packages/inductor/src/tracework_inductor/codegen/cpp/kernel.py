@@ -27,7 +27,7 @@ from ..renderer import KERNEL_NAME, RenderedKernel
 from .ahead import next_rows, rows_looked_up_next
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
 from .column_sums import kept_sums, open_row_blocks, place_in_block
-from .few_rows import HEAD, few_rows, few_rows_nest
+from .few_rows import HEAD, few_rows, few_rows_nest, large_matrices
 from .parts import has_parts, open_groups, write_group
 from .peeling import ONE_BY_ONE, Peeled, looked_up_once, peeled, rows_put
 from .reuse import kept_rows
@@ -62,6 +62,8 @@ AGAIN = 64
 """Of one that walks them again while they lie in the second-level cache, and brings the next block's there meanwhile."""
 CACHED = 1 << 19
 """Bytes of it."""
+WHOLE = 1024
+"""Points of a block that has all columns: what is read again lies in one piece there."""
 KEPT = 1 << 19
 """Bytes of what a block keeps between passes, at most: they are on the stack."""
 CHUNKS = 64
@@ -139,7 +141,9 @@ class CppKernel:
         result = "int32_t" if self.checks else "void"
         head = f'extern "C" {result} {KERNEL_NAME}({", ".join(parameters)}) {{'
         signature = ("*",) * (len(self.names) + len(self.kernel.numbers)) + ("i64",) * len(self.kernel.sizes)
-        launch = (("result", "i32"),) if self.checks else ()
+        launch: tuple[tuple[str, Any], ...] = (("result", "i32"),) if self.checks else ()
+        if matrices := large_matrices(self.kernel):
+            launch = (*launch, ("matrices", matrices))
         before = [HEAD] if self.nest == "few rows" else []
         return RenderedKernel("\n".join([*before, head, *self.w.lines, "}"]), signature, launch)
 
@@ -434,6 +438,11 @@ class CppKernel:
         fits = all(isinstance(s, int) for s in sizes) and constant_product(sizes) * AGAIN * itemsizes <= CACHED
         again = again[:1] if fits else []
         block = AGAIN if again else BLOCK
+        effects = {i.op for p in self.kernel.passes if p.level == "inner" for i in p.body.instructions if i.dtype is None}
+        if again and effects == {"reduce"} and all(_in_one_piece(index, self.kernel) for _, index in read):
+            whole = constant_product([last.size]) if isinstance(last.size, int) else WHOLE + 1
+            if whole <= WHOLE and constant_product(sizes) * whole * itemsizes <= CACHED:
+                block = whole
         block = min(block, last.size) if isinstance(last.size, int) else block
         parallel = self._parallel(False)
         if parallel:
@@ -943,6 +952,16 @@ def _walks_columns(i: Instruction, kernel: LoopKernel) -> bool:
     if not isinstance(index, Expr) or not index.free_symbols <= known:
         return False
     return index.coefficient(kernel.axes[-1].var) == 1 and any(index.coefficient(a.var) != 0 for a in kernel.reduction_axes)
+
+
+def _in_one_piece(index: Size, kernel: LoopKernel) -> bool:
+    """Whether what a columns' nest reads for a point of its outer axes follows each other in memory."""
+    step = kernel.axes[-1].size
+    for axis in reversed(kernel.reduction_axes):
+        if not isinstance(index, Expr) or not isinstance(step, int) or index.coefficient(axis.var) != step:
+            return False
+        step = constant_product([step, axis.size]) if isinstance(axis.size, int) else 0
+    return True
 
 
 def _collapsible(axes: Sequence[Axis]) -> int:
