@@ -64,6 +64,11 @@ def test_every_kernel_has_its_lines_bytes_operations_and_time(profiled):
     assert products <= sum(step["flops"] for step in compiled["kernels"]) < 1.2 * products
 
 
+def test_guards_of_a_module_are_measured(profiled):
+    (cost,) = profiled.json()["guard_costs"]
+    assert cost["guards"] > 10 and cost["us"] > 0 and len(cost["dearest"]) == 3
+
+
 def test_what_comes_from_the_cache_is_known_as_well():
     net, x = Net(), torch.rand(2, 3, 16, 16)
     with torch.no_grad():
