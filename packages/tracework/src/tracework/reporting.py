@@ -52,8 +52,8 @@ class Report:
             return
         try:
             self.save(self._file)
-        except OSError as failure:
-            if error is None:
+        except Exception as failure:
+            if error is None and isinstance(failure, OSError):
                 raise
             warnings.warn(f"report: {failure}", RuntimeWarning, stacklevel=2)  # what the block raises is more
 

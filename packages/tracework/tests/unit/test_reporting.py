@@ -8,6 +8,7 @@ import pytest
 import torch
 import tracework
 from tracework import activity, observe
+from tracework.reports import document, recorder
 from tracework.reports.text import LINES
 
 
@@ -174,3 +175,15 @@ def test_what_a_block_raises_is_more_than_a_page_that_cannot_be_written(tmp_path
         raise KeyError
     with pytest.raises(tracework.InvalidArgument, match="cannot be written"):
         tracework.report(tmp_path / "no" / "r.html")
+
+
+def test_a_part_that_fails_does_not_fail_the_program(monkeypatch, tmp_path):
+    def fails(*args, **kwargs):
+        raise ValueError("no")
+
+    monkeypatch.setattr(recorder, "Compiled", fails)
+    with pytest.warns(RuntimeWarning, match="a part is missing: ValueError: no"), tracework.report(tmp_path / "r.html"):
+        assert tracework.compile(lambda x: x + 1)(torch.ones(2)).tolist() == [2, 2]
+    monkeypatch.setattr(document, "document", fails)
+    with pytest.warns(RuntimeWarning, match="report: no"), tracework.report(tmp_path / "r.html"):
+        pass
