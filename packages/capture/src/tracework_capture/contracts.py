@@ -146,6 +146,9 @@ class Backend(Protocol):
 RECIPE = "__tracework_recipe__"
 """The attribute of what a backend makes of a graph that says, as plain data, what it is made of: EntryStore.restore makes it again."""
 
+REFUSED = "__tracework_no_recipe__"
+"""The attribute of what a backend makes of a graph that has no recipe: why."""
+
 ENTRIES = "__tracework_entries__"
 """The attribute of a backend that has the EntryStore in which what is captured for it is kept."""
 

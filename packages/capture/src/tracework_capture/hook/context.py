@@ -418,7 +418,8 @@ class FrameCallback:
             dead_sources=history.dead_sources,
         )
         if stored is not None:
-            stored.keep(code, entry.info.program, captured, self.options, outermost, history)
+            scope = Scope.of_frame(code, names, globals_, closure)
+            stored.keep(code, scope, entry.info.program, captured, self.options, outermost, history)
         return entry
 
     def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:

@@ -27,13 +27,14 @@ from ..bytecode.resume import ResumePoint, original_code, point_of, resume_code
 from ..contracts import ENTRIES, EntryStore
 from ..errors import BreakGraph, GuardBuildError, SkipFrame
 from ..graph.captured import Captured, refuse_results
-from ..guards.access import Scope
+from ..guards.access import Scope, fetch
 from ..guards.addresses import Changed, Reader, Writer, digest_of_code
 from ..guards.program import program_of
 from ..guards.store import NotPortable, StoredCondition, StoredExpression, StoredRecord
 from ..options import CaptureOptions
 from ..own_packages import is_own_file
 from ..signals import let_through
+from ..sources import Source
 from ..watchers import is_watched
 from . import cache
 
@@ -59,16 +60,17 @@ OPERATORS = ("torch", "operator", "_operator", "builtins", "math")
 # --- writing -----------------------------------------------------------------------------------------------------------------
 
 
-def dumps(program: Program, captured: Captured, code: types.CodeType, history: History) -> dict[str, Any]:
-    """An entry as data. Raises NotPortable, which says what cannot be data."""
+def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Scope, history: History) -> dict[str, Any]:
+    """An entry as data. scope: of the frame that it was captured of. Raises NotPortable, which says what cannot be data."""
     call = captured.call
     if captured.only_now is not None:
         raise NotPortable(captured.only_now)
     if captured.checked or call is not None and call.recipe is None:
-        raise NotPortable("the graph's callable is not made of data")
+        why = "" if call is None or not call.refused else f": {call.refused}"
+        raise NotPortable(f"the graph's callable is not made of data{why}")
     if captured.graph is not None:
         check_operators(captured.graph.graph.graph)
-    writer = Writer()
+    writer = Writer(functools.cache(functools.partial(tensor_places, program, scope)))
     writer.covers(code)
     guards = [writer.guard(guard) for guard in program.guards]
     conditions = [[str(r.condition.expr), r.condition.op, r.origin] for r in program.conditions]
@@ -90,6 +92,17 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, history: H
         gaps=[(name, list(gaps.items())) for name, gaps in history.gaps.items()],
         numbers=[(name, writer.value(value)) for name, value in history.numbers.items()],
     )
+
+
+def tensor_places(program: Program, scope: Scope) -> dict[int, Source]:
+    """Where guards find the program's tensors, by their ids."""
+    found: dict[int, Source] = {}
+    for source in (guard.source for guard in program.guards if guard.kind == "TENSOR"):
+        try:
+            found.setdefault(id(fetch(source, scope)), source)
+        except Exception as error:
+            let_through(error)
+    return found
 
 
 def check_operators(graph: torch.fx.Graph) -> None:
@@ -324,6 +337,7 @@ class StoredEntries:
     def keep(
         self,
         code: types.CodeType,
+        scope: Scope,
         program: Program,
         captured: Captured,
         options: CaptureOptions,
@@ -335,7 +349,7 @@ class StoredEntries:
             frame = self._frame(code, options, outermost)
             if frame is None:
                 return
-            data = dumps(program, captured, code, history)
+            data = dumps(program, captured, code, scope, history)
             frame.all = [*frame.all, data][-MOST_ENTRIES:]
             self._store.put(frame.key, marshal.dumps(frame.all))
         except NotPortable as why:
