@@ -96,6 +96,18 @@ class PlainFrame:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """What became of an entry beside the process. loaded: it came from there; why: it is not kept, and what stands against it, empty where it
+    is."""
+
+    name: str
+    filename: str
+    line: int
+    loaded: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Recompile:
     """A call that no entry fitted: for each entry, which guard failed, with both values; and what would have kept them from failing."""
 

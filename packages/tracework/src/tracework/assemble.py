@@ -171,7 +171,7 @@ def _with_text(call: Any, gm: torch.fx.GraphModule) -> None:
         recipe["captured"].update(text=print_captured(gm.graph), place=str(gm.meta.get("place", "a graph")))
     except primops.PrimError as why:
         delattr(call, RECIPE)
-        setattr(call, REFUSED, f"the captured graph has no text: {why}")
+        setattr(call, REFUSED, f"its graph has no text: {why}")
 
 
 def rest_of(recipe: Any, options: Options, report: aotautograd.Report) -> Any:

@@ -428,19 +428,22 @@ class Writer:
 
     def guard(self, guard: Guard) -> list[Any]:
         """Raises NotPortable for what cannot be asked elsewhere."""
-        payload: Any
+        try:
+            return [guard.kind, self.source(guard.source), self._payload(guard), guard.origin]
+        except NotPortable as why:
+            raise NotPortable(f"{why}, which is compared with {guard.source}") from why
+
+    def _payload(self, guard: Guard) -> Any:
         if guard.kind == "CODE":
             self.covers(guard.payload)
-            payload = digest_of_code(guard.payload)
-        elif guard.kind == "CLASSES":
-            payload = self.lookups(guard.payload)
-        elif guard.kind == "IDENTITY" and type(there(guard.payload)) is types.FunctionType:
-            payload = self.function(there(guard.payload), guard.source)
-        elif guard.kind in BY_PLAIN_PAYLOAD:
-            payload = self.value(guard.payload)
-        else:
-            raise NotPortable(f"a guard of kind {guard.kind}: {guard}")
-        return [guard.kind, self.source(guard.source), payload, guard.origin]
+            return digest_of_code(guard.payload)
+        if guard.kind == "CLASSES":
+            return self.lookups(guard.payload)
+        if guard.kind == "IDENTITY" and type(there(guard.payload)) is types.FunctionType:
+            return self.function(there(guard.payload), guard.source)
+        if guard.kind in BY_PLAIN_PAYLOAD:
+            return self.value(guard.payload)
+        raise NotPortable(f"a guard of kind {guard.kind}")
 
     def function(self, function: types.FunctionType, source: Source) -> Any:
         """A function that a guard compares: one that another function made has no address but the place where the guard finds it."""

@@ -21,7 +21,7 @@ import torch
 from .. import _C, _torch
 from ..bytecode.resume import code_that_raises, original_code
 from ..code_origin import is_of_torch
-from ..contracts import BESIDE, SYMBOLIC_SIZES, Break, PlainFrame, Recompile
+from ..contracts import BESIDE, SYMBOLIC_SIZES, Break, PlainFrame, Recompile, Stored
 from ..errors import (
     BackendError,
     CaptureError,
@@ -133,6 +133,7 @@ class FrameCallback:
         self.skipped = Record[PlainFrame]("plain")
         self.recompiles = Record[Recompile]("recompile")
         self.breaks = Record[Break]("break")
+        self.kept = Record[Stored]("stored")
         self.compiling = threading.RLock()
         _callbacks.add(self)
         code = None if self.outermost.code is None else self.outermost.code()
@@ -392,6 +393,7 @@ class FrameCallback:
                 self,
             )
             if known is not None:
+                self.kept.append(Stored(code.co_qualname, code.co_filename, code.co_firstlineno, loaded=True))
                 return known
         given = FrameInput(code, slots, globals_, closure, outermost)
         with self.options.around(code):
@@ -419,7 +421,8 @@ class FrameCallback:
         )
         if stored is not None:
             scope = Scope.of_frame(code, names, globals_, closure)
-            stored.keep(code, scope, entry.info.program, captured, self.options, outermost, history)
+            why = stored.keep(code, scope, entry.info.program, captured, self.options, outermost, history)
+            self.kept.append(Stored(code.co_qualname, code.co_filename, code.co_firstlineno, why=why))
         return entry
 
     def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:
@@ -483,6 +486,7 @@ class FrameCallback:
         self.skipped.clear()
         self.recompiles.clear()
         self.breaks.clear()
+        self.kept.clear()
 
 
 _torch.hide_from_torch_compile(FrameCallback.__call__.__code__)  # which may meet a frame that torch.compile's evaluator is to run

@@ -66,8 +66,7 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Sco
     if captured.only_now is not None:
         raise NotPortable(captured.only_now)
     if captured.checked or call is not None and call.recipe is None:
-        why = "" if call is None or not call.refused else f": {call.refused}"
-        raise NotPortable(f"the graph's callable is not made of data{why}")
+        raise NotPortable(call and call.refused or "the graph's callable is not made of data")
     if captured.graph is not None:
         check_operators(captured.graph.graph.graph)
     writer = Writer(functools.cache(functools.partial(tensor_places, program, scope)))
@@ -257,10 +256,26 @@ class _Frame:
     waiting: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
 
-class StoredEntries:
-    """What one callback has in the store of its backend."""
+class _Nowhere:
+    """An EntryStore that keeps nothing."""
 
-    def __init__(self, store: EntryStore) -> None:
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def put(self, key: str, content: bytes) -> None:
+        pass
+
+    def missed(self) -> None:
+        pass
+
+    def restore(self, recipe: Any) -> None:
+        return None
+
+
+class StoredEntries:
+    """What one callback has in the store of its backend. Without a store nothing is kept, and what would stand against it is found out."""
+
+    def __init__(self, store: EntryStore = _Nowhere()) -> None:  # noqa: B008  # it has no state
         self._store = store
         self._frames: dict[int, _Frame] = {}
 
@@ -343,20 +358,23 @@ class StoredEntries:
         options: CaptureOptions,
         outermost: bool,
         history: History,
-    ) -> None:
-        """Stores an entry that was made."""
+    ) -> str:
+        """Stores an entry that was made; gives why not."""
         try:
             frame = self._frame(code, options, outermost)
             if frame is None:
-                return
+                return "entries with a filter of guards, or with declared shapes, are not stored"
             data = dumps(program, captured, code, scope, history)
             frame.all = [*frame.all, data][-MOST_ENTRIES:]
             self._store.put(frame.key, marshal.dumps(frame.all))
         except NotPortable as why:
             log.info("%s is not stored: %s", code.co_qualname, why)
+            return str(why)
         except Exception as error:
             let_through(error)
             log.warning("%s is not stored", code.co_qualname, exc_info=True)
+            return f"{type(error).__name__}: {error}"
+        return ""
 
 
 def key_of(code: types.CodeType, options: CaptureOptions, outermost: bool) -> str | None:
