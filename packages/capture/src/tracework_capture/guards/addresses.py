@@ -197,11 +197,18 @@ def address_of(obj: Any) -> list[Any]:
             return ["attribute", *path, digest_of_attribute(obj)]
     elif issubclass(kind, enum.Enum):
         return ["member", *_class_address(kind), obj.name, digest_of_member(obj)]
-    elif kind is dict:
-        name = obj.get("__name__")
-        if type(name) is str and getattr(sys.modules.get(name), "__dict__", None) is obj:
-            return ["namespace", name]
+    elif kind is dict and (place := _place_of_namespace(obj)) is not None:
+        return place
     raise NotPortable(f"{kind.__qualname__} {getattr(obj, '__qualname__', '')} has no address")
+
+
+def _place_of_namespace(names: dict[Any, Any]) -> list[Any] | None:
+    """Of all modules, or of the names that one has."""
+    if names is sys.modules:
+        return ["modules", "sys"]
+    name = names.get("__name__")
+    known = sys.modules.get(name) if type(name) is str else None
+    return ["namespace", name] if getattr(known, "__dict__", None) is names else None
 
 
 def _class_address(cls: type) -> tuple[str, str]:
@@ -302,6 +309,8 @@ def _at(module: str, path: str, bare: bool = False) -> Any:
 def object_at(address: list[Any]) -> Any:
     """The object at an address. Raises Changed where it is another one, or none."""
     kind, module, *rest = address
+    if kind == "modules":
+        return sys.modules
     if kind in ("module", "namespace"):
         known = sys.modules.get(module)
         if known is None:

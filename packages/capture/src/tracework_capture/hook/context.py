@@ -395,9 +395,16 @@ class FrameCallback:
             if known is not None:
                 self.kept.append(Stored(code.co_qualname, code.co_filename, code.co_firstlineno, loaded=True))
                 return known
+            if not self.options.fullgraph and stored.runs_plainly(code, slots, self.options, outermost):
+                return self.plain(code, NOTHING, for_good=False)
         given = FrameInput(code, slots, globals_, closure, outermost)
         with self.options.around(code):
-            captured = self.captured(given, backend or self.backend, history)
+            try:
+                captured = self.captured(given, backend or self.backend, history)
+            except SkipFrame as skipped:
+                if stored is not None and skipped.detail in (NOTHING, ONE_OPERATION) and len(slots) == count:
+                    stored.keep_plain(code, slots, self.options, outermost)
+                raise
         if isinstance(captured.stop, Break) and (captured.graph is not None or not is_of_torch(code)):
             self.breaks.append(captured.stop)
         for raising in captured.raising_codes:

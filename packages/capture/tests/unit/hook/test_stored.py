@@ -87,6 +87,12 @@ def asked(x):
     first = {int: 3, float: 4}[Noted.__annotations__["a"]]
     return [x * k.value for k in Order], x + len(Order["A"].name) + Order(2).value + first
 
+def chosen(x, with_one, into):
+    into.append(1)
+    if with_one:
+        x = x + SCALE
+    return x
+
 def broken(x):
     shown = []
     for n in range(2):
@@ -513,3 +519,24 @@ def test_an_optimizer_in_another_process(process: Process, make: Callable[[Any],
             results.append([*map(repr, parameters), repr(optimizer.state_dict()["state"])])
         assert results[0] == results[1]
     assert (process.captures == 0) is (make is sgd)
+
+
+PLAIN = {
+    # flag, calls -> how many of them look for something to compile where another process has found nothing for a flag of False
+    "as before": (False, 2, 0),
+    "often": (False, 4, 1),
+    "another flag": (True, 1, 1),
+}
+
+
+@pytest.mark.parametrize(("flag", "calls", "captures"), PLAIN.values(), ids=PLAIN)
+def test_frames_without_anything_to_compile(
+    process: Process, monkeypatch: pytest.MonkeyPatch, flag: bool, calls: int, captures: int
+) -> None:
+    monkeypatch.setattr(stored, "TRUSTED", 3)
+    assert process.call(process.start().chosen, X, False, [0]) is X and process.captures == 1
+    module, into = process.start(), [0]
+    function = capture.optimize(backend_of(process.store))(module.chosen)
+    for _ in range(calls):
+        assert torch.equal(function(X, flag, into), X + 2 * flag)
+    assert into == [0, *[1] * calls] and process.captures == captures
