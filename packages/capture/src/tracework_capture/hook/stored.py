@@ -37,6 +37,7 @@ from ..signals import let_through
 from ..sources import Source
 from ..watchers import is_watched
 from . import cache
+from .collector import paused_collection
 
 if TYPE_CHECKING:
     from ..guards.program import Program
@@ -330,6 +331,7 @@ class StoredEntries:
         made = self._frames[id(code)] = _Frame(weakref.ref(code), key, entries, waiting, plain)
         return made
 
+    @paused_collection()
     def entry(
         self,
         code: types.CodeType,
@@ -391,6 +393,7 @@ class StoredEntries:
             let_through(error)
             log.warning("%s is not stored", code.co_qualname, exc_info=True)
 
+    @paused_collection()
     def keep(
         self,
         code: types.CodeType,
