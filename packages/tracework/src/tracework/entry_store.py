@@ -18,7 +18,7 @@ import numpy
 import torch
 import tracework_runtime as runtime
 from tracework_aotautograd.recipes import RECIPE, Parts, from_recipe
-from tracework_capture import report_uncompiled
+from tracework_capture import paused_collection, report_uncompiled
 
 from . import activity
 from .errors import MissingCompiler
@@ -142,7 +142,7 @@ class EntryStore:
         def stored() -> Any:
             settings = runtime.Settings.now()
             if settings not in found:
-                with activity.stage("runtime", "backward", self._options.progress):
+                with paused_collection(), activity.stage("runtime", "backward", self._options.progress):
                     found[settings] = self._read_backward(key, settings)
             return found[settings]
 
