@@ -113,6 +113,14 @@ def _with_store(factory: BackendFactory, options: Options) -> Backend:
     return backend
 
 
+def stores(backend: str | Backend | None, options: Options) -> bool:
+    """Whether captured entries of this backend are kept."""
+    from .entry_store import store_of  # as above
+
+    chosen = _default[0] if backend is None else backend
+    return chosen in STORED and store_of(options, lambda: None) is not None
+
+
 def _on_engine(name: str) -> Callable[..., Backend]:
     """The factory of an engine's backend, which takes options of its own."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -16,13 +17,16 @@ from typing import Any
 import numpy
 import torch
 import tracework_runtime as runtime
-from tracework_aotautograd.recipes import RECIPE, from_recipe
+from tracework_aotautograd.recipes import RECIPE, Parts, from_recipe
+from tracework_capture import paused_collection, report_uncompiled
 
 from . import activity
 from .errors import MissingCompiler
 from .options import Options
 
 KIND, SUFFIX = "entry", ".twe"
+BACKWARD = "backward"
+"""The kind of what is kept of a backward, under the key that the entry with its forward has for it."""
 FREE = frozenset({"cache_dir", "cache_key", "cache_layers", "cache_shared", "jobs", "progress", "suppress_errors"})
 """Options that change nothing of what is captured and compiled."""
 OF_PROGRAM = (
@@ -79,6 +83,15 @@ def _identities(artifact: runtime.Artifact) -> dict[str, str]:
     return {kind: runtime.DEVICES[kind].identity() for kind in sorted(kinds & set(runtime.DEVICES))}
 
 
+def _report_of(recipe: Any) -> Callable[[str, str], None]:
+    """What warns that a call runs uncompiled."""
+
+    def report(reason: str, place: str) -> None:
+        report_uncompiled(reason, place or recipe["captured"]["place"])
+
+    return report
+
+
 class EntryStore:
     """capture.EntryStore over the disk cache."""
 
@@ -116,7 +129,29 @@ class EntryStore:
     def restore(self, recipe: Any) -> Callable[..., Any] | None:
         """What a recipe was the recipe of; None where a part of it is gone, or was for other devices."""
         with activity.stage("runtime", progress=self._options.progress):
-            return from_recipe(recipe, self._graph)
+            return from_recipe(recipe, Parts(self._graph, self._backward, self._rest, _report_of(recipe), runtime.addresses))
+
+    def _rest(self, recipe: Any) -> Any:
+        from .assemble import rest_of  # with all that compiling takes
+
+        return rest_of(recipe, self._options, _report_of(recipe))
+
+    def _backward(self, key: str) -> Callable[[], Any]:
+        found: dict[runtime.Settings, Any] = {}
+
+        def stored() -> Any:
+            settings = runtime.Settings.now()
+            if settings not in found:
+                with paused_collection(), activity.stage("runtime", "backward", self._options.progress):
+                    found[settings] = self._read_backward(key, settings)
+            return found[settings]
+
+        return stored
+
+    def _read_backward(self, key: str, settings: runtime.Settings) -> Any:
+        content = self._cache.store.get(BACKWARD, key)
+        recipe = None if content is None else json.loads(content)
+        return None if recipe is None or tuple(recipe["settings"]) != settings else self._graph(recipe)
 
     def _graph(self, recipe: Any) -> Any:
         artifact = self._cache.get(recipe["artifact"])

@@ -46,6 +46,7 @@ class Recorder:
     breaks: list[Any] = field(default_factory=list)
     plain: list[Any] = field(default_factory=list)
     recompiles: list[Any] = field(default_factory=list)
+    stored: list[Any] = field(default_factory=list)
     uncompiled: list[Any] = field(default_factory=list)
     compiled: list[Compiled] = field(default_factory=list)
     spans: list[activity.Span] = field(default_factory=list)
@@ -72,6 +73,7 @@ class Recorder:
             "break": self.breaks,
             "plain": self.plain,
             "recompile": self.recompiles,
+            "stored": self.stored,
             "uncompiled": self.uncompiled,
         }[event]
         if event == "captured" or what not in kept:
