@@ -92,11 +92,14 @@ def _report_of(recipe: Any) -> Callable[[str, str], None]:
     return report
 
 
+RestOf = Callable[[Any, Options, Callable[[str, str], None]], Any]
+
+
 class EntryStore:
     """capture.EntryStore over the disk cache."""
 
-    def __init__(self, options: Options, prepare: Callable[[], object]) -> None:
-        self._options, self._prepare = options, prepare
+    def __init__(self, options: Options, prepare: Callable[[], object], rest_of: RestOf) -> None:
+        self._options, self._prepare, self._rest_of = options, prepare, rest_of
 
     @functools.cached_property
     def _facts(self) -> str:
@@ -132,9 +135,7 @@ class EntryStore:
             return from_recipe(recipe, Parts(self._graph, self._backward, self._rest, _report_of(recipe), runtime.addresses))
 
     def _rest(self, recipe: Any) -> Any:
-        from .assemble import rest_of  # with all that compiling takes
-
-        return rest_of(recipe, self._options, _report_of(recipe))
+        return self._rest_of(recipe, self._options, _report_of(recipe))
 
     def _backward(self, key: str) -> Callable[[], Any]:
         found: dict[runtime.Settings, Any] = {}
@@ -178,12 +179,12 @@ def check_named_compiler(options: Options) -> None:
         check_compiler(options)
 
 
-def store_of(options: Options, prepare: Callable[[], object]) -> EntryStore | None:
+def store_of(options: Options, prepare: Callable[[], object], rest_of: RestOf) -> EntryStore | None:
     """None where nothing is kept: without a disk cache, with functions of the program among the options, and where products are looked at.
 
-    prepare: imports what compiling takes.
+    prepare: imports what compiling takes. rest_of: makes of a recipe, with options and a report, what only some calls need.
     """
     looked_at = options.dump_dir or options.debug or options.diagram or options.kernel_ranges
     if not options.cache or looked_at or any(getattr(options, name) is not None for name in OF_PROGRAM):
         return None
-    return EntryStore(options, prepare)
+    return EntryStore(options, prepare, rest_of)

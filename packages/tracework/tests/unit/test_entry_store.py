@@ -162,7 +162,7 @@ def test_other_options_are_other_entries(captures: list[str]) -> None:
 
 
 def test_where_nothing_is_kept() -> None:
-    assert isinstance(store_of(build(None, None, config.current()), print), EntryStore)
+    assert isinstance(store_of(build(None, None, config.current()), print, print), EntryStore)
     for given in (
         {"cache": False},
         {"pre_grad_custom_pass": print},
@@ -170,4 +170,4 @@ def test_where_nothing_is_kept() -> None:
         {"dump_dir": "x"},
         {"kernel_ranges": True},
     ):
-        assert store_of(build(None, given, config.current()), print) is None
+        assert store_of(build(None, given, config.current()), print, print) is None
