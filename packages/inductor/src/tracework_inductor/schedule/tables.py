@@ -99,7 +99,7 @@ def in_tables(kernels: Sequence[Kernel], buffers: Mapping[str, Any]) -> list[Ker
     """The kernels, equal ones of the CPU that do not depend on each other as batches, where the first of them was.
 
     A row goes there from further down where nothing in between touches what it touches, or may raise, and where no memory is held longer for
-    that: what it writes is an input, or small.
+    that: what it writes is an input, or small, or all in between are rows, too.
     """
     rows = {k.name: row for k in kernels if k.device.type == "cpu" and (row := row_of(k)) and not _large(k, buffers)}
     count = Counter(row.work() for row in rows.values())
@@ -136,18 +136,20 @@ class _Order:
         self._written: dict[str, int] = {}
         self._touched: dict[str, int] = {}
         self._raising = -1
+        self._alone = -1  # the last step of no table
 
     def add(self, kernel: Kernel, work: Any) -> None:
         """The next kernel; work: what it has in common with others of its table, None for one of no table."""
         reads = {alias_root(self._buffers, b) for b in kernel.reads}
         writes = {alias_root(self._buffers, b) for b in kernel.writes}
-        last = len(self._steps) - 1
         at = self._open.get(work, -1) if work is not None else -1
-        if at < 0 or at <= self._latest(reads, writes) or at < last and not self._may_be_early(writes):
+        if at < 0 or at <= self._latest(reads, writes) or at < self._alone and not self._may_be_early(writes):
+            at = len(self._steps)
             self._steps.append([])
-            at = last + 1
             if work is not None:
                 self._open[work] = at
+            else:
+                self._alone = at
         self._steps[at].append(kernel)
         for name in writes:
             self._written[name] = max(at, self._written.get(name, -1))

@@ -104,6 +104,16 @@ def test_inputs_are_not_written_before_what_may_raise():
     assert rows(plan)[-1] == 5 and len(plan.kernels) == 2
 
 
+def test_results_that_stay_are_rows_among_other_rows():
+    """As the state of an optimizer is that its first step makes; what they share is single elements of one tensor."""
+
+    def program(numbers, *xs):
+        scaled = [prims.mul(x, prims.slice(numbers, 0, n, n + 1, 1)) for n, x in enumerate(xs[::2])]
+        return tuple(y for s, x in zip(scaled, xs[1::2], strict=True) for y in (s, prims.exp(x)))
+
+    assert rows(plan_of(program, (4,), *[(5000,)] * 8)) == [4, 4]
+
+
 def test_rows_are_equal_whatever_they_are_called_and_however_long():
     (batch,) = plan_of(parts, (12,)).kernels
     found = [tables.row_of(part) for part in batch.parts]

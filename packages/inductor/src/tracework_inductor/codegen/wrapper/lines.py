@@ -154,7 +154,8 @@ class _Builder:
 
     def _written(self, kernel: LoopKernel | CoreKernel | KernelBatch) -> tuple[str, ...]:
         """The names whose memory a kernel writes to."""
-        roots = dict.fromkeys(self._root(b) for b in kernel.buffers if b in kernel.writes)
+        writes = kernel.writes
+        roots = dict.fromkeys(self._root(b) for b in kernel.buffers if b in writes)
         return tuple(root for root in roots if root not in self.workspace.offsets)
 
     def _shared(self, text: str, prefix: str = "f") -> str:
