@@ -41,6 +41,8 @@ from .vector_products import vector_products
 from .written_inputs import raises_after_write, written_inputs
 
 log = logging.getLogger("tracework.fallbacks")
+_MANY_LAZIES = 64
+"""Above so many, those that nobody needs any longer are looked for."""
 _LARGE_COPY = 1 << 20
 """Up to so many bytes a copy costs next to nothing beside a CUDA graph that is recorded anew."""
 
@@ -85,6 +87,7 @@ class Lowering:
         self.origin: str | None = None
         self.token: str | None = None
         self._lazies: list[tuple[Any, Lazy]] = []
+        self._most_lazies = _MANY_LAZIES
         self.values: dict[Any, Any] = {}
         """Node -> what it was lowered to."""
         self.padded: dict[Any, Strided] = {}
@@ -638,6 +641,10 @@ class Lowering:
     def settle_readers(self, buffer: str) -> None:
         """Gives memory to every value that reads `buffer`, which the current node overwrites, and that a later node needs."""
         known: dict[Any, bool] = {self.node: False}
+        if len(self._lazies) > self._most_lazies:  # what nobody needs any longer nobody ever will
+            unfinished: dict[Any, bool] = {self.node: True}
+            self._lazies = [(node, value) for node, value in self._lazies if self._needed_later(node, unfinished)]
+            self._most_lazies = 2 * len(self._lazies) + _MANY_LAZIES
         for node, value in self._lazies:
             at = value.realized
             if at is None and buffer in value.reads and self._needed_later(node, known):
@@ -648,12 +655,13 @@ class Lowering:
                 self.values[node] = self.realize_in(value, dense_strides(value.sizes, value.strides))
 
     def _needed_later(self, node: Any, known: dict[Any, bool]) -> bool:
-        """Whether a node that is still to come reads the lazy value of `node`, itself or through other lazy values."""
+        """Whether a node that is still to come reads the lazy value of `node`, itself or through other lazy values. known: of some nodes, the
+        current one among them, which is still to come or not."""
         if node not in known:
             known[node] = any(
                 user not in self.values or (not _in_memory(self.values[user]) and self._needed_later(user, known))
                 for user in node.users
-                if user is not self.node
+                if user is not self.node or known[user]
             )
         return known[node]
 

@@ -68,6 +68,7 @@ class _Kind(enum.IntEnum):
     FREE = 5
     RETURN = 6
     LIBRARY = 7
+    TABLE = 8
 
 
 class NotInterpreted(Exception):
@@ -237,6 +238,9 @@ class _Assembler:
             operands += [at, self._number(number)]
         if isinstance(function, Launcher):
             self._add(_Kind.LAUNCH, function, operands)
+            return
+        if kernel.launch.get("table") and isinstance(function, CFuncPtr):
+            self._add(_Kind.TABLE, None, operands, address=ctypes.cast(function, ctypes.c_void_p).value or 0)
             return
         result = _RESULTS.get(kernel.launch.get("result", "void"))
         whole = all(t.startswith("*") or t == "i64" for t in kernel.signature) and len(kernel.signature) == len(line.operands)

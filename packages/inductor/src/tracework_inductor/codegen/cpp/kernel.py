@@ -29,7 +29,7 @@ from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
 from .column_sums import kept_sums, open_row_blocks, place_in_block
 from .few_rows import HEAD, few_rows, few_rows_nest, large_matrices
 from .parts import has_parts, open_groups, write_group
-from .peeling import ONE_BY_ONE, Peeled, looked_up_once, peeled, rows_put
+from .peeling import ONE_BY_ONE, Peeled, done_once, peeled, rows_put
 from .reuse import kept_rows
 from .row_values import computed_ahead
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
@@ -155,7 +155,7 @@ class CppKernel:
         if (put := rows_put(self.kernel)) is not None:
             self._rows_put(*put)
             return
-        simd = self._vectorises(self.kernel.passes)
+        simd = self.vectorises(self.kernel.passes)
         if not axes:
             self._passes_body(self.kernel.passes)
             return
@@ -207,7 +207,7 @@ class CppKernel:
                 self.w.line(SIMD + self.bad_clause())
             self.loop(axis)
 
-        found = looked_up_once(self.kernel) if simd else None
+        found = done_once(self.kernel) if simd else None
         if found is not None:
             self.w.open()
             near += rows_looked_up_next(self, *found)
@@ -462,7 +462,7 @@ class CppKernel:
         """Products that read a large matrix once."""
         found = few_rows(self.kernel)
         assert found is not None
-        few_rows_nest(self, found, self._parallel(False), self._vectorises(self.kernel.passes[1:]))
+        few_rows_nest(self, found, self._parallel(False), self.vectorises(self.kernel.passes[1:]))
 
     def _outer_loops(self, axes: Sequence[Axis], parallel: bool) -> int:
         """Opens them, and gives how many: one more where an axis is walked in blocks."""
@@ -522,16 +522,18 @@ class CppKernel:
 
     def _is_large(self) -> bool:
         points = constant_product([a.size for a in (*self.kernel.axes, *self.kernel.reduction_axes)])
-        return points * self._cost() > self.grain
+        return points * self.cost() > self.grain
 
-    def _cost(self) -> int:
+    def cost(self) -> int:
+        """Of a point, in operations."""
         count = 0
         for p in self.kernel.passes:
             for i in p.body.instructions:
                 count += SCALAR_OPS[i.op].cost if i.op in SCALAR_OPS else int(i.op in ("load", "store"))
         return max(count // 4, 1)
 
-    def _vectorises(self, passes: Sequence[Pass]) -> bool:
+    def vectorises(self, passes: Sequence[Pass]) -> bool:
+        """Whether loops over these may be vector loops."""
         if self.atomic or self.scatters:
             return False
         return not any(i.op in ONE_BY_ONE for p in passes for i in p.body.instructions)
@@ -563,16 +565,16 @@ class CppKernel:
         elements = product(a.size for a in (*outer, last))
         sums = all(i.args[1] in ("sum", "dot") for i in reductions)
         fits = in_whole_lanes(p, reductions, elements) and in_lanes((*outer, last), sums)
-        whole = fits and not scans and self._vectorises([p])
+        whole = fits and not scans and self.vectorises([p])
         names = self._declare(p, reductions, None, whole)
         self._declare_scans(p, None)
         if whole:
             row_in_lanes(self, p, reductions, names, near)
             return
-        if in_groups(p) and not (outer or reductions) and self._vectorises([p]):
+        if in_groups(p) and not (outer or reductions) and self.vectorises([p]):
             scan_in_groups(self, p, last)
             return
-        simd = not scans and not positions and self._vectorises([p])
+        simd = not scans and not positions and self.vectorises([p])
         stores = streamed(self.kernel, p, last) if simd else []
         grouped = simd and not reductions and has_parts(p.body, last)
         if stores or grouped:
@@ -690,12 +692,12 @@ class CppKernel:
             start = c_index(substitute(index, {last.var: symbol("xb", 0, None) + block}))
             self.w.line(f"tw_ahead(&{self.names[buffer]}[{start}], 0, 1, {block});")
         count = str(block) if isinstance(last.size, int) and last.size % block == 0 else "xe - xb"
-        stores = streamed(self.kernel, p, last) if self._vectorises([p]) and self.past_caches else []
+        stores = streamed(self.kernel, p, last) if self.vectorises([p]) and self.past_caches else []
         copies: list[str] = []
         if stores:
             copies = open_copied(self, last, stores, "xb", count, block)
         else:
-            if self._vectorises([p]):
+            if self.vectorises([p]):
                 self.w.line(SIMD + self.bad_clause())
             self.loop(last, "xb", count)
         accumulators = names | {name: s.name for name, s in blocks.sums.items()}

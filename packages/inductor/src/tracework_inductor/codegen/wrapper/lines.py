@@ -44,6 +44,7 @@ from ...schedule.plan import (
     Output,
     index_checks,
 )
+from ...schedule.tables import row_of
 
 DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
 """What texts name without `torch.`."""
@@ -153,7 +154,8 @@ class _Builder:
 
     def _written(self, kernel: LoopKernel | CoreKernel | KernelBatch) -> tuple[str, ...]:
         """The names whose memory a kernel writes to."""
-        roots = dict.fromkeys(self._root(b) for b in kernel.buffers if b in kernel.writes)
+        writes = kernel.writes
+        roots = dict.fromkeys(self._root(b) for b in kernel.buffers if b in writes)
         return tuple(root for root in roots if root not in self.workspace.offsets)
 
     def _shared(self, text: str, prefix: str = "f") -> str:
@@ -254,13 +256,29 @@ class _Builder:
         self._allocate(step)
         function = self.functions[kernel.name]
         numbers = [self._number(s, kernel.device) for s in kernel.numbers] if isinstance(kernel, LoopKernel) else []
-        operands = (*map(self._address, kernel.buffers), *numbers, *map(_extent, kernel.sizes))
+        operands: tuple[Address | int | str, ...]
+        if isinstance(kernel, KernelBatch) and kernel.device.type == "cpu":
+            operands = self._table(kernel)
+        else:
+            operands = (*map(self._address, kernel.buffers), *numbers, *map(_extent, kernel.sizes))
         checks = index_checks(kernel) if kernel.device.type == "cpu" else ()
         failure = ""
         if checks:
             origins = self._shared(repr(tuple(check.origin for check in checks)), "o")
             failure = f"out_of_range(failed, {function!r}, {origins})"
         self.lines.append(Launch(function, operands, failure, self._written(kernel)))
+
+    def _table(self, batch: KernelBatch) -> tuple[Address | int, ...]:
+        """How many rows there are, and what each of them has: codegen/cpp/table.py."""
+        operands: list[Address | int] = [len(batch.parts)]
+        for row in map(row_of, batch.parts):
+            assert row is not None
+            for buffer, first in row.operands:
+                address, layout = self._address(buffer), self._layout(buffer).in_loops
+                assert isinstance(address.offset, int)  # sizes are known
+                operands.append(Address(address.name, address.offset + first * layout.dtype.itemsize))
+            operands.append(row.length)
+        return tuple(operands)
 
     def _number(self, symbol: Any, device: torch.device) -> Address:
         """Where a kernel on a device reads a number that an input is."""
