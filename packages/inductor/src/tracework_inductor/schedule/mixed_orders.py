@@ -159,9 +159,7 @@ def _in_two_steps(program: Program, group: Group, parts: int) -> tuple[Program, 
     full = [m for m in group.members if m.level == "full"]
     names = {m.node.name for m in full}
     places = [n for n, node in enumerate(program.nodes) if node.name in names]
-    writes, reads = (
-        {b for m in full for b in buffers} for buffers in ([m.node.writes for m in full], [m.node.reads for m in full])
-    )
+    writes, reads = frozenset().union(*(m.node.writes for m in full)), frozenset().union(*(m.node.reads for m in full))
     between = [node for node in program.nodes[places[0] : places[-1]] if node.name not in names]
     at = places[-1]
     if any(node.reads & writes for node in between):
