@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import importlib.util
 import sys
 import types
 
@@ -29,6 +30,13 @@ def get_backend(tensor):
 class TorchBackend(Backend):
     pass
 """
+
+
+def test_whether_a_package_is_installed():
+    def program(x):
+        return x + 1 if importlib.util.find_spec("no_such_package") is None and importlib.util.find_spec("torch") else x
+
+    check(program, torch.ones(2))
 
 
 def test_the_backend_of_einops_is_found_while_tracing(monkeypatch):

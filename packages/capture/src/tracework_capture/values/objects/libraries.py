@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 import sys
 import types
@@ -20,7 +21,7 @@ from ...sources import Const
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
 from ..protocol.calls import Handler, calls
-from ..protocol.constant import called_there, fold_literal, plain
+from ..protocol.constant import called_there, fold_literal, fold_plain, force_plain, plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.properties import function_value
 from ..protocol.value import Frame, Value
@@ -41,6 +42,14 @@ def einops_backend(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
         return call_own_code(frame, find, args, kwargs)
     backend = find(make())
     return frame.wrap(backend, Const(backend, "einops_backend"))
+
+
+def place_of_module(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """importlib.util.find_spec(name): programs ask whether a package is installed, which holds as long as the process does."""
+    frame.memory.only_now = "the program asks whether a package is installed"
+    given = [force_plain(frame, value) for value in args], {name: force_plain(frame, value) for name, value in kwargs.items()}
+    found = fold_plain(frame, importlib.util.find_spec, *given[0], **given[1])
+    return NONE if found is None else frame.wrap(found, Const(found, "spec"))
 
 
 def below_generation_tagging(name: str, variable: str) -> Handler:
@@ -143,6 +152,7 @@ calls(
     {
         **{f"{module}.cudagraph_mark_step_begin": begin_step(module) for module in ("torch.compiler", "tracework.compiler")},
         "einops._backends.get_backend": einops_backend,
+        "importlib.util.find_spec": place_of_module,
         **{
             f"re.{function.__name__}": of_texts(function)
             for function in (
