@@ -84,7 +84,8 @@ def window(
     """A tensor over `size` bytes of a workspace from byte `first` on, which are a storage of their own: operators such as
     as_strided_scatter count from where the storage begins. `offset` is in elements, as strides are.
     """
-    piece = (ctypes.c_char * size).from_address(memory.data_ptr() + first)
+    # There is no storage over a buffer of nothing; a tensor without elements has a place in the workspace, too.
+    piece = (ctypes.c_char * max(size, 1)).from_address(memory.data_ptr() + first)
     piece.memory = memory  # type: ignore[attr-defined]  # arrays take attributes: the tensor keeps its bytes alive
     storage = torch.frombuffer(piece, dtype=torch.uint8).untyped_storage()
     return torch.empty(0, dtype=dtype, device="cpu").set_(storage, offset, tuple(sizes), tuple(strides))

@@ -48,13 +48,15 @@ def test_windows_are_made_once_for_a_program_and_lie_in_the_workspace() -> None:
         return (
             window(memory, first + 64, 48, torch.float32, (3, 4), (1, 3), 0),
             window(memory, first + 192, 8, torch.bool, (5,), (1,), 3),
+            window(memory, first + 256, 0, torch.float64, (0, 3), (3, 1), 0),
         )
 
     with torch.inference_mode():
         work = take(4096)
-        matrix, flags = work.windows(windows)
+        matrix, flags, empty = work.windows(windows)
     assert work.windows(windows)[0] is matrix and len(made) == 1
     assert matrix.data_ptr() == work.address + 64 and matrix.stride() == (1, 3) and flags.data_ptr() == work.address + 195
+    assert empty.shape == (0, 3) and empty.dtype == torch.float64
     assert not matrix.is_inference(), "later calls write to it outside of inference mode"
     torch.add(torch.ones(3, 4), 1.0, out=matrix)
     assert matrix.sum() == 24

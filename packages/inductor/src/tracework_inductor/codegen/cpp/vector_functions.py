@@ -46,7 +46,8 @@ TW tw_sixteen tw_exp(tw_sixteen v) {
   p = TW_MADD16(p, r, tw_all(1.f)); p = TW_MADD16(p, r, tw_all(1.f));
   return tw_scaled(p, n); }
 TW tw_sixteen tw_sigmoid(tw_sixteen v) { return 1.f / (1.f + tw_exp(-v)); }
-// An odd function that is 1 from the limit on: its polynomial about the nearest multiple of 1 / PER.
+// An odd function that is 1 from the limit on, where the last polynomial has to give exactly that: what is left of 1 + erf(-x) would be
+// multiplied by a large x in gelu. Elsewhere its polynomial about the nearest multiple of 1 / PER.
 template <int TERMS, int POINTS> TW tw_sixteen tw_piecewise(
     const float (&table)[TERMS][POINTS], tw_sixteen v, float limit, float per, float distance) {
   const tw_sixteen x = tw_less(tw_all(limit), tw_size(v)), shift = tw_all(12582912.f), n = TW_MADD16(x, tw_all(per), shift);
@@ -67,7 +68,7 @@ static const float tw_erf_table[6][16] __attribute__((aligned(64))) = {
     0.0482229702f, 0.0217245333f, 0.0083500687f, 0.00276029832f, 0.000789052399f, 0.000195787943f, 4.2288113e-05f,
     8.74025682e-06f},
   {0.f, 0.126092896f, 0.182127818f, 0.150662616f, 0.0688578039f, -0.0052909432f, -0.0436221175f, -0.0474118032f, -0.0337220654f,
-    -0.018551046f, -0.00960655324f, -0.00299760676f, -0.00179791229f, 6.99443626e-05f, 0.000828500371f, -0.000203693096f},
+    -0.018551046f, -0.00960655324f, -0.00299760676f, -0.00179791229f, 6.99443626e-05f, 0.000828500371f, -9.5e-05f},
   {0.110258095f, 0.0811357573f, 0.00833110232f, -0.052078262f, -0.0690609887f, -0.0469959453f, -0.0149322925f, 0.0065052486f,
     0.0130346427f, 0.0106481398f, 0.00612700731f, 0.00277131121f, 0.00102555403f, 0.000317780767f, 8.34795283e-05f,
     -8.35293977e-05f}};
@@ -86,7 +87,7 @@ static const float tw_tanh_table[7][32] __attribute__((aligned(64))) = {
     -0.024691876f, -0.0142356008f, -0.00812754221f, -0.0046752342f, -0.00265164813f, -0.00152705959f, -0.000866291288f,
     -0.000516794797f, -0.000295926904f, -0.000177152993f, -9.02554821e-05f, -7.60658877e-05f, -1.2496851e-05f, -4.693687e-07f,
     4.61196805e-06f, -5.57475278e-06f, -1.44763162e-05f, 1.73963701e-06f, 2.53775615e-05f, 7.57049474e-06f, 1.24423404e-05f,
-    2.2727234e-05f, 5.44059321e-06f},
+    2.2727234e-05f, 6.75e-06f},
   {-0.333324343f, -0.238834962f, -0.0543511994f, 0.0736224577f, 0.110976614f, 0.0968157277f, 0.0689361766f, 0.0443921648f,
     0.0270877182f, 0.0160426293f, 0.00934342761f, 0.00539035955f, 0.00309318304f, 0.00176958635f, 0.00101060397f,
     0.000576579303f, 0.00032877113f, 0.0001874031f, 0.000106805215f, 6.08642804e-05f, 3.46823836e-05f, 1.97623231e-05f,
