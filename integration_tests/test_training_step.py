@@ -162,7 +162,13 @@ OPTIMIZERS = {
 def train(make_optimizer, backend=None, steps=4):
     """Losses, parameters and gradients after some steps, and how many graphs were compiled."""
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+    layers = (
+        torch.nn.Linear(4, 8),
+        torch.nn.GELU(),
+        torch.nn.Linear(8, 8),
+        torch.nn.Linear(8, 1),
+    )  # enough for a table of equal kernels
+    model = torch.nn.Sequential(*layers)
     optimizer = make_optimizer(model.parameters())
 
     def step(x):

@@ -39,7 +39,7 @@ def rendered(graph: PrimGraph, options: InductorOptions | None = None) -> tuple[
     plan = schedule(lower(graph, options), options, renderer.capabilities)
     plan = with_numbers_in_memory(plan, options.numbers_in_memory) if options.numbers_in_memory else plan
     kernels = {k.name: renderer.render(k) for k in plan.kernels if not isinstance(k, ExternKernel)}
-    return host_source(host_program(plan, {name: name for name in kernels}), on_cpu=()), kernels
+    return host_source(host_program(plan, {name: name for name in kernels}), ()), kernels
 
 
 def softmax(x: Any) -> Any:

@@ -9,20 +9,20 @@
 #include <string.h>
 #include <structmember.h>
 
-enum { CALL, ALLOCATE, LAUNCH, NATIVE, SHARE, FREE, RETURN, LIBRARY, KINDS };
+enum { CALL, ALLOCATE, LAUNCH, NATIVE, SHARE, FREE, RETURN, LIBRARY, TABLE, KINDS };
 enum { NO_RESULT, INT32_RESULT, INT64_RESULT, RESULTS };
 enum { ALL_KEPT = -1, MOST_KEPT_APART = 31 };
 enum { MOST_SETTLED = 8, MOST_OPERANDS = 64, MOST_SHARED_SCRATCH = 1 << 20 };
 
 /* An instruction's operands and results are registers, but
  * ALLOCATE: shapes (sizes, strides);
- * LAUNCH, NATIVE: pairs (register or -1, number): an address plus a number, or a number alone;
+ * LAUNCH, NATIVE, TABLE: pairs (register or -1, number): an address plus a number, or a number alone;
  * LIBRARY: such pairs, and as results the registers that the function takes. */
 typedef struct {
     int kind;
     PyObject *function; /* NATIVE: what is called with a result that is not 0, or None; LIBRARY: what does the same */
     PyObject *extra;    /* ALLOCATE: the dtype */
-    uint64_t address;   /* NATIVE, LIBRARY: of the kernel */
+    uint64_t address;   /* NATIVE, LIBRARY, TABLE: of the kernel */
     library_call *library;
     int result;         /* NATIVE; CALL, ALLOCATE: ALL_KEPT where what it makes is returned, else bits of the results that are */
     int *operands, *results;
@@ -399,6 +399,24 @@ static int run_native(frame *f, const instruction *one)
     return done == NULL ? -1 : 0;
 }
 
+/* A kernel that takes all of its operands in memory. */
+static int run_table(frame *f, const instruction *one)
+{
+    uint64_t *values = PyMem_Malloc(sizeof(uint64_t) * (size_t)(one->operand_count / 2 + 1)), together = 0;
+    if (values == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    const int done = read_operands(f, one, values, &together);
+    if (done == 0) {
+        Py_BEGIN_ALLOW_THREADS
+        ((void (*)(const uint64_t *))(uintptr_t)one->address)(values);
+        Py_END_ALLOW_THREADS
+    }
+    PyMem_Free(values);
+    return done;
+}
+
 /* The library's function, or else what says why it failed, and tells those who look. */
 static int run_library(frame *f, const instruction *one)
 {
@@ -442,6 +460,8 @@ static int run_instruction(frame *f, const instruction *one)
         return run_native(f, one);
     case LIBRARY:
         return run_library(f, one);
+    case TABLE:
+        return run_table(f, one);
     case SHARE: {
         PyObject *old = held(f, one->operands[0]);
         if (old == NULL) {
@@ -569,6 +589,10 @@ static int check_kernel(program_object *self, instruction *one)
         ordered = ordered && (one->operands[2 * i] < 0 || tensors == i);
         tensors += one->operands[2 * i] >= 0;
     }
+    if (one->kind == TABLE && one->address == 0) {
+        PyErr_SetString(PyExc_ValueError, "a kernel without an address");
+        return -1;
+    }
     if (one->kind == NATIVE && (pairs > MOST_OPERANDS || one->address == 0 || one->result < 0 || one->result >= RESULTS)) {
         PyErr_SetString(PyExc_ValueError, "a kernel that cannot be called so");
         return -1;
@@ -610,7 +634,7 @@ static int read_instruction(program_object *self, instruction *one, PyObject *tu
         PyErr_Format(PyExc_ValueError, "a host program has no instruction %d", one->kind);
         return -1;
     }
-    const bool kernel = one->kind == LAUNCH || one->kind == NATIVE || one->kind == LIBRARY;
+    const bool kernel = one->kind == LAUNCH || one->kind == NATIVE || one->kind == LIBRARY || one->kind == TABLE;
     const Py_ssize_t limit = kernel ? INT32_MAX : one->kind == ALLOCATE ? self->shape_count : self->registers;
     one->operand_count = read_integers(operands, kernel ? -1 : 0, limit, &one->operands);
     one->result_count = one->operand_count < 0 ? -1 : read_integers(results, 0, self->registers, &one->results);

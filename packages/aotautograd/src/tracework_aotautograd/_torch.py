@@ -52,6 +52,11 @@ def gradients(
     return found
 
 
+def edge_of(value: Any) -> tuple[Any, int]:
+    """Where the history of a value begins: an autograd node and the number of one of its results."""
+    return value.grad_fn, value.output_nr
+
+
 def running_backward_sequence() -> int | None:
     """The sequence number of the autograd node being evaluated now, or None outside a backward."""
     node = torch._C._current_autograd_node()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,22 +16,21 @@ from tracework_primops import checks_indices
 from . import _torch
 from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram, Report
 from .errors import BehindAHook, Refusal, UsageError
-from .higher_order import BATCHED, HigherOrder, Reads
+from .higher_order import BATCHED, HigherOrder, reads_of
 from .layouts import lay_out
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, keep_statistics, narrow_indices, split
 from .pieces import depends_on_data, in_pieces
-from .recipes import RECIPE, inference_recipe
-from .signature import Signature
+from .recipes import RECIPE, REFUSED, Captured, NotData, Recipe, Run, guarded, inference_recipe, training_recipe, wrapped_forward
+from .signature import Signature, TrainingFacts
 from .trace.attention import ALL_SCORES
 from .trace.joint import trace_inference, trace_joint
 from .trace.rewritten import rewrite
 from .wrappers.autograd import Gradients, wrap_autograd
+from .wrappers.facts import training_facts
 from .wrappers.inference import records_history, wrap_inference
+from .wrappers.keeping import keeping, keeps_for_backward
 from .wrappers.other_data import OtherData
-from .wrappers.overlap import guard_overlaps
-from .wrappers.places import guard_places
-from .wrappers.saved_hooks import guard_saved_hooks
 from .wrappers.uncompiled import uncompiled
 
 fallbacks = logging.getLogger("tracework.fallbacks")
@@ -120,13 +120,16 @@ def aot_compile(
             change = partial(options.rewrite, is_inference=not program.signature.tangents)
             rewrite(program.graph, change, program.fake_mode)
         if program.signature.tangents:
-            call = _training(program, forward_compiler, backward_compiler or forward_compiler, options, observe, report)
-            call = guard_saved_hooks(call, uncompiled(gm), report)
+            call, recipe = _training(
+                program, forward_compiler, backward_compiler or forward_compiler, options, observe, report, (gm, example_inputs)
+            )
         else:
-            call = _inference(program, inference_compiler or forward_compiler, options, observe)
-        call = guard_overlaps(call, uncompiled(gm), program.signature, report, options.addresses)
-        call = guard_places(call, uncompiled(gm), program.signature, report)
-        call.__tracework_writes_last__ = True  # type: ignore[attr-defined]  # a mark on a function
+            call, recipe = _inference(program, inference_compiler or forward_compiler, options, observe, (gm, example_inputs))
+        call = guarded(call, uncompiled(gm), program.signature, report, options.addresses)
+        if isinstance(recipe, NotData):
+            setattr(call, REFUSED, str(recipe))
+        else:
+            setattr(call, RECIPE, recipe)
         return call
     except Refusal as refusal:
         if not options.fallback:
@@ -150,33 +153,17 @@ def _needs_backward(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() or any(_torch.turns_grad_on(node) for node in gm.graph.nodes)
 
 
-# Kernels that give what their backward needs only where gradients are on.
-KEEPS_FOR_BACKWARD = frozenset({torch.ops.aten.mkldnn_rnn_layer.default})
-
-
-def _keeping(gm: fx.GraphModule, call: Compiled) -> Compiled:
-    """With gradients on where such a kernel is called, and autograd none the wiser."""
-    if not any(n.target in KEEPS_FOR_BACKWARD for n in gm.graph.nodes):
-        return call
-
-    def run(inputs: list[Any]) -> Sequence[Any]:
-        with torch.enable_grad(), _torch.below_autograd():
-            return call(inputs)
-
-    return run
-
-
 def _inference(
-    program: JointProgram, compiler: GraphCompiler, options: AotOptions, observe: Observe | None
-) -> Callable[..., tuple[Any, ...]]:
+    program: JointProgram, compiler: GraphCompiler, options: AotOptions, observe: Observe | None, captured: Captured
+) -> tuple[Run, Recipe | NotData]:
     compiled = compiler(program.graph, _ready_for_inference(program, options, observe))
     signature = program.signature
     records, autocast = records_history(signature), _torch.autocast_is_on()
     made = wrap_inference(_torch.apart_from_autocast(compiled) if autocast else compiled, signature, records)
-    recipe = inference_recipe(signature, getattr(compiled, RECIPE, None), records, autocast)
-    if recipe is not None:
-        setattr(made, RECIPE, recipe)
-    return made
+    try:
+        return made, inference_recipe(signature, getattr(compiled, RECIPE, None), records, autocast, captured)
+    except NotData as why:
+        return made, why
 
 
 def _ready_for_inference(program: JointProgram, options: AotOptions, observe: Observe | None) -> GraphSpec:
@@ -233,6 +220,58 @@ def _static_saved(parts: JointParts, saved: Any, static: frozenset[int], offset:
     return frozenset(offset + i for i, n in enumerate(saved) if n in fixed)
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A joint graph cut into forward and backwards, and what the wrapper is told of them."""
+
+    joint: JointProgram
+    parts: JointParts
+    program: FunctionalProgram
+    others: tuple[OtherData, ...]
+    facts: TrainingFacts
+
+
+def trained(joint: JointProgram, options: AotOptions, report: Report) -> Trained:
+    """Tidies a joint graph and cuts it."""
+    _clean(joint.graph)
+    if options.channels_last:
+        lay_out(joint.graph, options.answers)
+    narrow_indices(joint.graph.graph)
+    keep_statistics(joint.graph.graph, options.row_statistics)
+    program = partition(joint, options)
+    parts = JointParts.of(joint)
+    others = tuple(OtherData(joint, parts, backward, report) for backward in program.backwards)
+    reads = [reads_of(joint, parts, backward.component) for backward in program.backwards]
+    return Trained(joint, parts, program, others, training_facts(program, reads, others))
+
+
+def gradients_of(
+    made: Trained, compiler: GraphCompiler, options: AotOptions, report: Report, keys: Sequence[str] = ()
+) -> list[Gradients]:
+    """How the gradients of each component are computed. keys: under which the recipes of backwards are kept when they are made."""
+    joint, program = made.joint, made.program
+
+    def compile_gradients(graph: fx.GraphModule, args: list[Any]) -> Callable[..., tuple[Any, ...]]:
+        again = replace(options, eager_backward=joint.symbols is not None)
+        return aot_compile(graph, args, forward_compiler=compiler, options=again, report=report)
+
+    gradients = []
+    for number, (backward, other) in enumerate(zip(program.backwards, made.others, strict=True)):
+        keep = partial(_keep_recipe, options, keys[number]) if keys else None
+        first = LazyBackward(backward, compiler, report, keep)
+        if options.eager_backward or program.saved[0]:
+            first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
+        again = HigherOrder(joint, made.parts, backward.component, compile_gradients, report)
+        gradients.append(Gradients(first, again, other.gradients))
+    return gradients
+
+
+def _keep_recipe(options: AotOptions, key: str, compiled: Any) -> None:
+    recipe = getattr(compiled, RECIPE, None)
+    if recipe is not None and options.backwards is not None:
+        options.backwards.put(key, json.dumps(recipe).encode())
+
+
 def _training(
     joint: JointProgram,
     forward_compiler: GraphCompiler,
@@ -240,41 +279,34 @@ def _training(
     options: AotOptions,
     observe: Observe | None,
     report: Report,
-) -> Callable[..., tuple[Any, ...]]:
-    _clean(joint.graph)
-    if options.channels_last:
-        lay_out(joint.graph, options.answers)
-    narrow_indices(joint.graph.graph)
-    keep_statistics(joint.graph.graph, options.row_statistics)
-    program = partition(joint, options)
+    captured: Captured,
+) -> tuple[Run, Recipe | NotData]:
+    made = trained(joint, options, report)
+    program = made.program
     if observe is not None:
         observe("functional", program)
-    forward = forward_compiler(program.forward, program.forward_spec)
-    if _torch.autocast_is_on():
-        forward = _torch.apart_from_autocast(forward)
-    forward = _keeping(program.forward, forward)
-
-    def compile_gradients(graph: fx.GraphModule, args: list[Any]) -> Callable[..., tuple[Any, ...]]:
-        again = replace(options, eager_backward=joint.symbols is not None)
-        return aot_compile(graph, args, forward_compiler=backward_compiler, options=again, report=report)
-
-    parts = JointParts.of(joint)
-    gradients = []
-    for backward in program.backwards:
-        first = LazyBackward(backward, backward_compiler, report)
-        if options.eager_backward or program.saved[0]:
-            first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
-        again = HigherOrder(joint, parts, backward.component, compile_gradients, report)
-        reads = Reads.of(joint, parts, backward.component)
-        gradients.append(Gradients(backward, first, again, reads, OtherData(joint, parts, backward, report)))
-    return wrap_autograd(program, forward, gradients)
+    compiled = forward_compiler(program.forward, program.forward_spec)
+    recipe: Recipe | NotData
+    try:
+        recipe = training_recipe(made.facts, program, getattr(compiled, RECIPE, None), captured)
+        keys = recipe["backwards"]
+    except NotData as why:
+        recipe, keys = why, ()
+    forward = wrapped_forward(compiled, _torch.autocast_is_on(), keeps_for_backward(program.forward))
+    gradients = gradients_of(made, backward_compiler, options, report, keys)
+    return wrap_autograd(made.facts, forward, gradients), recipe
 
 
 class LazyBackward:
-    """A backward, compiled when it is first called. Several gradients at once are for eager kernels."""
+    """A backward, compiled when it is first called. Several gradients at once are for eager kernels.
 
-    def __init__(self, backward: Backward, compiler: GraphCompiler, report: Report) -> None:
-        self._backward = backward
+    keep: gets what was compiled.
+    """
+
+    def __init__(
+        self, backward: Backward, compiler: GraphCompiler, report: Report, keep: Callable[[Compiled], None] | None = None
+    ) -> None:
+        self._backward, self._keep = backward, keep
         self._compiler = compiler
         self._report = report
         self._call: Compiled | None = None
@@ -285,7 +317,10 @@ class LazyBackward:
         if self._call is None:
             backward = self._backward
             with torch.no_grad(), _torch.without_autocast():
-                self._call = _keeping(backward.graph, self._compiler(backward.graph, backward.spec))
+                made = self._compiler(backward.graph, backward.spec)
+            if self._keep is not None:
+                self._keep(made)
+            self._call = keeping(made) if keeps_for_backward(backward.graph) else made
         return self._call
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:

@@ -6,7 +6,6 @@ They are a captured graph of their own (trace/replay.py), compiled as one: its o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,40 +14,28 @@ from torch import fx
 from . import _torch
 from .contracts import JointProgram, Report
 from .partition import JointParts, has_effect, needed_for, value_inputs
-from .signature import Component
+from .signature import Component, Reads
 from .trace.replay import GradientsOf, can_be_stood_for
 
 Compile = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 BATCHED = "several gradients are computed at once (is_grads_batched=True, vmap over a backward)"
 
 
-@dataclass(frozen=True)
-class Reads:
-    """What a component's gradients are computed from. inputs: slots of the inputs whose values they depend on; kept: slots of those that
-    running the graph again takes; taken: places of the results that the component takes; own: of its own results among its tangents.
-    """
-
-    inputs: frozenset[int]
-    kept: frozenset[int]
-    taken: tuple[int, ...]
-    own: tuple[int, ...]
-
-    @classmethod
-    def of(cls, joint: JointProgram, parts: JointParts, component: Component) -> Reads:
-        """Read off the joint graph."""
-        gradients = parts.gradients[component]
-        # random numbers are drawn again, those of other components, too
-        others = [n for n in joint.graph.graph.nodes if has_effect(n) and n.meta.get("write_back") is None]
-        taken = [parts.forward_outputs[slot] for slot in component.results]
-        own = [parts.forward_outputs[joint.signature.tangents[place].slot] for place in component.tangents]
-        read, values = needed_for([*gradients, *others], set()), needed_for(gradients, set(), value_inputs)
-        kept = {i for i, n in enumerate(parts.inputs) if n in read or not can_be_stood_for(n.meta["val"])}
-        return cls(
-            frozenset(i for i, n in enumerate(parts.inputs) if n in values),
-            joint.replay.inside | kept,
-            tuple(place for place, n in enumerate(taken) if n in read or component.results[place] in joint.replay.rewritten),
-            tuple(place for place, n in enumerate(own) if n in values),
-        )
+def reads_of(joint: JointProgram, parts: JointParts, component: Component) -> Reads:
+    """What a component's gradients are computed from, read off the joint graph."""
+    gradients = parts.gradients[component]
+    # random numbers are drawn again, those of other components, too
+    others = [n for n in joint.graph.graph.nodes if has_effect(n) and n.meta.get("write_back") is None]
+    taken = [parts.forward_outputs[slot] for slot in component.results]
+    own = [parts.forward_outputs[joint.signature.tangents[place].slot] for place in component.tangents]
+    read, values = needed_for([*gradients, *others], set()), needed_for(gradients, set(), value_inputs)
+    kept = {i for i, n in enumerate(parts.inputs) if n in read or not can_be_stood_for(n.meta["val"])}
+    return Reads(
+        frozenset(i for i, n in enumerate(parts.inputs) if n in values),
+        joint.replay.inside | kept,
+        tuple(place for place, n in enumerate(taken) if n in read or component.results[place] in joint.replay.rewritten),
+        tuple(place for place, n in enumerate(own) if n in values),
+    )
 
 
 class HigherOrder:

@@ -40,7 +40,8 @@ class AotOptions:
     trained_attention: the same for attention that is written out and trained. channels_last: lay images out channels-last inside of a graph
     where convolutions on a GPU are predicted to gain by it, for compilers that give each value the strides of its meta["val"]; sums have
     other bits then. row_statistics: types of devices on which log-probabilities are computed from the largest element and the sum of each row,
-    which alone are kept for the backward, since what compiles the graphs makes loops of such steps.
+    which alone are kept for the backward, since what compiles the graphs makes loops of such steps. backwards: where the recipe of a backward
+    is kept when it is compiled, under the key that the recipe of the whole has for it.
     """
 
     partitioner: str = "min_cut"
@@ -55,3 +56,4 @@ class AotOptions:
     trained_attention: frozenset[str] = frozenset()
     channels_last: bool = False
     row_statistics: frozenset[str] = frozenset()
+    backwards: Answers | None = None

@@ -1,26 +1,42 @@
 """What aot_compile gave, as JSON data, and made again from it with what compiled the graphs loaded from elsewhere.
 
-A recipe has the signature and what the wrappers were told. Of a callable whose wrapper needs the captured graph (one that writes to inputs,
-depends on where they begin, or has a backward) there is none.
+A recipe has the signature and what the wrappers were told. Where a wrapper may need the captured graph (one that runs it as it is where inputs
+overlap, or has a backward, which may be differentiated) the recipe says what the graph's text does not, and `Rest` makes of both what
+is asked for, when it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch import fx
 
 from . import _torch, signature
-from .signature import Mutation, Signature
+from .signature import InputInfo, InputKind, Mutation, Signature, TrainingFacts
+from .wrappers.autograd import Gradients, wrap_autograd
 from .wrappers.inference import wrap_inference
+from .wrappers.keeping import keeping, keeps_for_backward
+from .wrappers.overlap import Addresses, guard_overlaps
+from .wrappers.places import guard_places
+from .wrappers.saved_hooks import guard_saved_hooks
+
+if TYPE_CHECKING:
+    from .contracts import Compiled, FunctionalProgram, Report
 
 RECIPE = "__tracework_recipe__"
 """The attribute of a callable that says what it is made of."""
-Load = Callable[[Any], Callable[[list[Any]], Any] | None]
-"""From the recipe of a compiled graph to what it was; None where that is gone."""
+REFUSED = "__tracework_no_recipe__"
+"""The attribute of one that is not made of data: why not."""
+Recipe = dict[str, Any]
+Run = Callable[..., tuple[Any, ...]]
+Captured = tuple[fx.GraphModule, Sequence[Any]]
+"""A captured graph and its example inputs."""
 
 _TYPES: dict[str, Any] = {
     name: kind for name, kind in vars(signature).items() if isinstance(kind, type) and kind.__module__ == signature.__name__
@@ -29,29 +45,209 @@ _NAMES = (torch.dtype, torch.layout, torch.memory_format)
 
 
 class NotData(ValueError):
-    """A value that JSON data cannot say."""
+    """What JSON data cannot say."""
 
 
-def inference_recipe(made: Signature, graph: Any, records: bool, autocast: bool) -> dict[str, Any] | None:
-    """Of what wrap_inference gives; None where it cannot be made again without the captured graph.
+class Rest(Protocol):
+    """What takes the captured graph, made when it is asked for."""
+
+    @property
+    def uncompiled(self) -> Run:
+        """The captured graph as it is."""
+
+    @property
+    def gradients(self) -> Sequence[Gradients]:
+        """Of each component, compiled anew."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What a callable is made again of.
+
+    graph: from the recipe of a compiled graph to what it was; None where that is gone. backward: from the key of a backward to what gives
+    its callable, None where there is none for the present settings. rest: from the recipe to what it does not have.
+    """
+
+    graph: Callable[[Any], Compiled | None]
+    backward: Callable[[str], Callable[[], Compiled | None]]
+    rest: Callable[[Recipe], Rest]
+    report: Report
+    addresses: Addresses | None = None
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------------
+
+
+def inference_recipe(made: Signature, graph: Any, records: bool, autocast: bool, captured: Captured) -> Recipe:
+    """Of what wrap_inference gives. Raises NotData.
 
     graph: the recipe of the compiled graph. records: whether a history would be recorded. autocast: whether casts were on while tracing.
     """
-    if graph is None or made.constants or made.places or any(info.mutation is not Mutation.NONE for info in made.inputs):
-        return None
-    try:
-        return {"role": "inference", "signature": to_data(made), "graph": graph, "records": records, "autocast": autocast}
-    except NotData:
-        return None
+    if graph is None:
+        raise NotData("what a graph was compiled to is not kept")
+    falls_back = bool(made.places) or any(info.mutation is not Mutation.NONE for info in made.inputs)
+    return {
+        "role": "inference",
+        "signature": to_data(made),
+        "graph": graph,
+        "records": records,
+        "autocast": autocast,
+        "captured": described(*captured, made.inputs) if falls_back else None,
+    }
 
 
-def from_recipe(recipe: dict[str, Any], load: Load) -> Callable[..., tuple[Any, ...]] | None:
+def training_recipe(facts: TrainingFacts, program: FunctionalProgram, graph: Any, captured: Captured) -> Recipe:
+    """Of what wrap_autograd gives, with a key for each backward. Raises NotData.
+
+    graph: the recipe of the compiled forward.
+    """
+    if graph is None:
+        raise NotData("what a graph was compiled to is not kept")
+    symbols = captured[0].meta.get("symbols")
+    if symbols is not None and symbols.symbols:
+        raise NotData("it is trained, with sizes that may change")
+    modes = _torch.Modes.now()
+    number = uuid.uuid4().hex
+    return {
+        "role": "training",
+        "facts": to_data(facts),
+        "graph": graph,
+        "autocast": _torch.autocast_is_on(),
+        "keeps": keeps_for_backward(program.forward),
+        "modes": to_data((modes.records, modes.autocast, modes.keeps_casts)),
+        "backwards": [f"{number}-{place}" for place in range(len(program.backwards))],
+        "backwards_keep": [keeps_for_backward(backward.graph) for backward in program.backwards],
+        "digest": digest_of(program),
+        "captured": described(*captured, facts.signature.inputs),
+    }
+
+
+def digest_of(program: FunctionalProgram) -> str:
+    """Of what a forward and its backwards compute, in names that another trace of the same captured graph gives, too."""
+    lines = []
+    for gm in (program.forward, *(backward.graph for backward in program.backwards)):
+        for node in gm.graph.nodes:
+            target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+            lines.append(f"{node.name} {target} {node.args} {node.kwargs}")
+            if node.op == "placeholder":
+                lines.append(repr(getattr(node.meta["val"], "spec", None)))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def described(gm: fx.GraphModule, examples: Sequence[Any], infos: Sequence[InputInfo]) -> dict[str, Any]:
+    """What the text of a captured graph does not say of it. Raises NotData."""
+    nodes = list(gm.graph.nodes)
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    inputs: list[Any] = []
+    storages: set[int] = set()
+    for node, example, info in zip(placeholders, examples, infos, strict=True):
+        if info.kind is not InputKind.TENSOR:
+            inputs.append(None if info.kind is InputKind.SIZE else ["constant", to_data(example)])
+            continue
+        storage = getattr(node.meta.get("example_value"), "storage", None)
+        if storage is None or id(storage) in storages:
+            raise NotData(f"input {node.name} shares its memory with another one")
+        storages.add(id(storage))
+        if _torch.has_hooks(example):
+            raise NotData(f"input {node.name} has hooks")
+        inputs.append(["tensor", info.requires_grad, example.is_leaf, info.is_parameter, example._is_view(), info.is_static])
+    return {"inputs": inputs, "checkpoints": _checkpoints(nodes)}
+
+
+def _checkpoints(nodes: Sequence[fx.Node]) -> list[Any]:
+    """For each checkpoint of a captured graph what its nodes carry (contracts.JointProgram), its nodes, and those that it reads."""
+    names = {id(node.meta["example_value"]): node.name for node in reversed(nodes) if "example_value" in node.meta}
+    found: dict[Any, list[Any]] = {}
+    for node in nodes:
+        if "recompute_region" not in node.meta and "recompute_reads" not in node.meta:
+            continue
+        reads = node.meta.get("recompute_reads", ())
+        key = node.meta.get("recompute"), node.meta.get("recompute_region"), id(reads)
+        if key not in found:
+            if not all(id(read) in names for read in reads):
+                raise NotData("a checkpoint reads what is not made in the graph")
+            found[key] = [node.meta.get("recompute"), [], [names[id(read)] for read in reads]]
+        found[key][1].append(node.name)
+    if len({region for _, region, _ in found}) != len(found):
+        raise NotData("nodes of a checkpoint differ in what they carry")
+    return list(found.values())
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------------
+
+
+def from_recipe(recipe: Recipe, parts: Parts) -> Run | None:
     """What the recipe is of; None where a graph is gone."""
-    call = load(recipe["graph"])
+    call = parts.graph(recipe["graph"])
     if call is None:
         return None
-    run = _torch.apart_from_autocast(call) if recipe["autocast"] else call
-    return wrap_inference(run, from_data(recipe["signature"]), recipe["records"])
+    rest = _Later(recipe, parts)
+    if recipe["role"] == "inference":
+        made = from_data(recipe["signature"])
+        run = _torch.apart_from_autocast(call) if recipe["autocast"] else call
+        return guarded(wrap_inference(run, made, recipe["records"]), rest.uncompiled, made, parts.report, parts.addresses)
+    facts: TrainingFacts = from_data(recipe["facts"])
+    gradients = [
+        rest.gradients_of(place, parts.backward(key), len(one.component.tangents), keeps)
+        for place, (key, one, keeps) in enumerate(
+            zip(recipe["backwards"], facts.backwards, recipe["backwards_keep"], strict=True)
+        )
+    ]
+    with torch.set_grad_enabled(from_data(recipe["modes"])[0]):
+        run = wrap_autograd(facts, wrapped_forward(call, recipe["autocast"], recipe["keeps"]), gradients)
+    return guarded(run, rest.uncompiled, facts.signature, parts.report, parts.addresses)
+
+
+class _Later:
+    """What a recipe does not have, made when it is first asked for."""
+
+    def __init__(self, recipe: Recipe, parts: Parts) -> None:
+        self._recipe, self._parts = recipe, parts
+        self._made: Rest | None = None
+
+    def _rest(self) -> Rest:
+        if self._made is None:
+            self._made = self._parts.rest(self._recipe)
+        return self._made
+
+    def uncompiled(self, *args: Any) -> tuple[Any, ...]:
+        return self._rest().uncompiled(*args)
+
+    def gradients_of(self, place: int, stored: Callable[[], Compiled | None], tangents: int, keeps: bool) -> Gradients:
+        """Those of one component, its backward from the store where it is there."""
+
+        def run(inputs: list[Any]) -> Sequence[Any]:
+            call = None if _torch.any_batched(inputs[-tangents:]) else stored()
+            if call is None:
+                found: Sequence[Any] = self._rest().gradients[place].run(inputs)
+                return found
+            call = keeping(call) if keeps else call
+            if not _torch.autocast_is_on():
+                return call(inputs)
+            with _torch.without_autocast():
+                return call(inputs)
+
+        return Gradients(
+            run,
+            lambda *given: self._rest().gradients[place].again(*given),
+            lambda *given: self._rest().gradients[place].with_other_data(*given),
+        )
+
+
+def wrapped_forward(call: Compiled, autocast: bool, keeps: bool) -> Compiled:
+    """A compiled forward as wrap_autograd takes it. autocast: whether casts were on while tracing."""
+    apart = _torch.apart_from_autocast(call) if autocast else call
+    return keeping(apart) if keeps else apart
+
+
+def guarded(call: Run, uncompiled: Run, made: Signature, report: Report, addresses: Addresses | None) -> Run:
+    """`call`, or `uncompiled` where that does not hold which the graph was compiled for."""
+    if made.tangents:
+        call = guard_saved_hooks(call, uncompiled, report)
+    call = guard_overlaps(call, uncompiled, made, report, addresses)
+    call = guard_places(call, uncompiled, made, report)
+    call.__tracework_writes_last__ = True  # type: ignore[attr-defined]  # a mark on a function
+    return call
 
 
 def to_data(value: Any) -> Any:
@@ -66,8 +262,8 @@ def to_data(value: Any) -> Any:
             return ["enum", kind.__name__, value.name]
         fields = value if issubclass(kind, tuple) else [getattr(value, f.name) for f in dataclasses.fields(kind)]
         return ["made", kind.__name__, *map(to_data, fields)]
-    if kind in (tuple, list):
-        return [kind.__name__, *map(to_data, value)]
+    if kind in (tuple, list, frozenset):
+        return [kind.__name__, *map(to_data, sorted(value) if kind is frozenset else value)]
     if isinstance(value, _NAMES):
         return ["torch", str(value).removeprefix("torch.")]
     if kind is torch.device:
@@ -75,6 +271,9 @@ def to_data(value: Any) -> Any:
     if kind is _torch.OpOverload and value.namespace == "aten":
         return ["operator", value.__name__]
     raise NotData(f"{kind.__name__} {value!r}")
+
+
+_CONTAINERS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "list": list, "frozenset": frozenset}
 
 
 def from_data(data: Any) -> Any:
@@ -87,8 +286,8 @@ def from_data(data: Any) -> Any:
             return _TYPES[parts[0]](*map(from_data, parts[1:]))
         case "enum":
             return _TYPES[parts[0]][parts[1]]
-        case "tuple" | "list":
-            return (tuple if kind == "tuple" else list)(map(from_data, parts))
+        case "tuple" | "list" | "frozenset":
+            return _CONTAINERS[kind](map(from_data, parts))
         case "float":
             return float.fromhex(parts[0])
         case "torch":

@@ -196,3 +196,54 @@ class Signature:
         rows += [f"tangent of {t.slot}: {t.order or 'row-major'}" for t in self.tangents]
         rows += [f"component: tangents {c.tangents}, inputs {c.inputs}, results {c.results}" for c in self.components]
         return "\n".join(rows)
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a component's gradients are computed from. inputs: slots of the inputs whose values they depend on; kept: slots of those that
+    running the graph again takes; taken: places of the results that the component takes; own: of its own results among its tangents.
+    """
+
+    inputs: frozenset[int]
+    kept: frozenset[int]
+    taken: tuple[int, ...]
+    own: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BackwardFacts:
+    """What the autograd node of a component is told of its backward. Tangents are bits of a number.
+
+    saved: the places of the saved tensors that it takes; ways: for each of them what is asked of it before it is kept ("", ".detach()" or
+    ".data"); kept_result: which of them is the component's own result; watched: slots of inputs that are computed from anew where they have
+    other memory; reaching: for each gradient the tangents that it is computed from; shared: for each tangent those that share history with
+    it; readers: for each saved tensor the tangents whose gradients read it, none where all tangents share their history; unsaved_results,
+    unsaved_inputs: pairs of the slot of what eager keeps and the partition does not, and the tangents whose backward reads that.
+    """
+
+    component: Component
+    reads: Reads
+    saved: tuple[int, ...]
+    ways: tuple[str, ...]
+    kept_result: int | None
+    watched: tuple[int, ...]
+    reaching: tuple[int, ...]
+    shared: tuple[int, ...]
+    readers: tuple[int, ...]
+    unsaved_results: tuple[tuple[int, int], ...]
+    unsaved_inputs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What the wrapper around a forward and its backwards is told of them.
+
+    saved: how many sizes and tensors the forward gives behind its graph outputs; constant_results: places of graph outputs without
+    gradients; devices: those on which it draws random numbers.
+    """
+
+    signature: Signature
+    saved: tuple[int, int]
+    constant_results: tuple[int, ...]
+    devices: tuple[Any, ...]
+    backwards: tuple[BackwardFacts, ...]

@@ -1,63 +1,38 @@
 """A recipe, through JSON, makes what aot_compile gave."""
 
 import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pytest
 import torch
+from stored_callables import Process, Views, Writes
 from tracework_aotautograd import aot_compile
-from tracework_aotautograd.recipes import RECIPE, NotData, from_data, from_recipe, to_data
+from tracework_aotautograd.recipes import RECIPE, REFUSED, NotData, Parts, from_data, from_recipe, to_data
 from tracework_aotautograd.signature import InputInfo, InputKind, OutputInfo, OutputKind, Signature, SizeSlot, ViewStep
-
-
-class Compiled:
-    """What a graph compiler gives, under the name that its recipe has."""
-
-    def __init__(self, gm, name):
-        self.gm = gm
-        setattr(self, RECIPE, name)
-
-    def __call__(self, inputs):
-        return self.gm(*inputs)
-
-
-class Views(torch.nn.Module):
-    def forward(self, x, y):
-        z = x + y
-        return x.t(), z[0], z, 3, y, z.sum()
-
-
-class Writes(torch.nn.Module):
-    def forward(self, x, y):
-        return x.add_(y)
-
-
-def compiled(module, *args):
-    made = {}
-
-    def compiler(gm, spec):
-        return made.setdefault("graph", Compiled(gm, "graph"))
-
-    return aot_compile(torch.fx.symbolic_trace(module), args, forward_compiler=compiler), made
 
 
 @pytest.mark.parametrize("records", [False, True])
 def test_what_is_made_again_gives_the_same(records):
     x, y = torch.rand(3, 4), torch.rand(3, 4)
     with torch.set_grad_enabled(records):
-        call, made = compiled(Views(), x, y)
-        again = from_recipe(json.loads(json.dumps(getattr(call, RECIPE))), made.get)
+        process = Process(Views(), x, y)
+        again = process.again()
         found, expected = again(x, y), Views()(x, y)
     assert found[3] == 3 and found[4] is y and found[0]._base is x
     for one, other in zip(found, expected):
         assert one is other or torch.equal(torch.as_tensor(one), torch.as_tensor(other))
-    assert from_recipe(getattr(call, RECIPE), lambda name: None) is None
+    assert from_recipe(getattr(process.call, RECIPE), Parts(lambda recipe: None, process.backward, None, print)) is None
 
 
-def test_what_needs_the_captured_graph_has_no_recipe():
-    x = torch.rand(3)
-    assert not hasattr(compiled(Writes(), x.clone(), x)[0], RECIPE)
+def test_what_is_not_made_of_data():
     weight = torch.rand(3, requires_grad=True)
-    assert not hasattr(compiled(Views(), torch.rand(3, 3), weight)[0], RECIPE)
+    weight.register_hook(lambda gradient: gradient)
+    call = aot_compile(torch.fx.symbolic_trace(Writes()), (torch.rand(3), torch.rand(3)), forward_compiler=lambda gm, spec: gm)
+    assert "not kept" in getattr(call, REFUSED) and not hasattr(call, RECIPE)
+    assert "has hooks" in getattr(Process(Views(), torch.rand(3, 3), weight).call, REFUSED)
 
 
 def test_signatures_are_data():

@@ -96,6 +96,18 @@ class PlainFrame:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """What became of an entry beside the process. loaded: it came from there; why: it is not kept, and what stands against it, empty where it
+    is."""
+
+    name: str
+    filename: str
+    line: int
+    loaded: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Recompile:
     """A call that no entry fitted: for each entry, which guard failed, with both values; and what would have kept them from failing."""
 
@@ -145,6 +157,9 @@ class Backend(Protocol):
 
 RECIPE = "__tracework_recipe__"
 """The attribute of what a backend makes of a graph that says, as plain data, what it is made of: EntryStore.restore makes it again."""
+
+REFUSED = "__tracework_no_recipe__"
+"""The attribute of what a backend makes of a graph that has no recipe: why."""
 
 ENTRIES = "__tracework_entries__"
 """The attribute of a backend that has the EntryStore in which what is captured for it is kept."""

@@ -13,7 +13,7 @@ _watchers: list[Watcher] = []
 @contextlib.contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
     """In the block `watcher` is called, by any thread, with "captured" and a CapturedGraph, "break" and a Break, "plain" and a PlainFrame,
-    "recompile" and a Recompile, "uncompiled" and an Uncompiled."""
+    "recompile" and a Recompile, "stored" and a Stored, "uncompiled" and an Uncompiled."""
     _watchers.append(watcher)
     try:
         yield

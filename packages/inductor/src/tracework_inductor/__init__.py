@@ -5,7 +5,7 @@ from .codegen import TARGETS
 from .errors import InductorError, LoweringError
 from .lowering import LOWERINGS, lower, places
 from .lowering.attention import DEVICES as ATTENTION_DEVICES
-from .options import InductorOptions, Settings
+from .options import InductorOptions
 from .passes import GRAPH_PASSES
 from .pipeline import compile_graph, compile_plan, plan_graph
 from .schedule.pipeline import schedule
@@ -20,7 +20,6 @@ __all__ = [
     "InductorOptions",
     "KernelPlan",
     "LoweringError",
-    "Settings",
     "__version__",
     "compile_graph",
     "compile_plan",

@@ -1,6 +1,5 @@
 """The only file here that touches private torch names."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -59,10 +58,6 @@ def declared_arguments(overload: OpOverload) -> list[tuple[str, str, Any]]:
 def declared_results(overload: OpOverload) -> list[str]:
     """The kinds of what it gives."""
     return [_KINDS.get(str(r.real_type), "") for r in overload._schema.returns]
-
-
-mkldnn_enabled: Callable[[], bool] = torch._C._get_mkldnn_enabled
-half_accumulation: Callable[[], bool] = torch._C._get_cublas_allow_fp16_accumulation
 
 
 def has_packed_linear(dtype: torch.dtype) -> bool:

@@ -2,12 +2,10 @@
 
 import dataclasses
 import hashlib
-from typing import NamedTuple
 
-import torch
 from tracework_primops import NUMERICS
+from tracework_runtime import Settings
 
-from . import _torch
 from .errors import InductorError
 
 
@@ -74,19 +72,6 @@ class InductorOptions:
         """A digest of all fields."""
         rows = [f"{f.name}={_stable(getattr(self, f.name))}" for f in dataclasses.fields(self)]
         return hashlib.sha256("\n".join(rows).encode()).hexdigest()
-
-
-class Settings(NamedTuple):
-    """Settings of torch that choose kernels here; others are looked at by torch's kernels when they run. Fields of InductorOptions."""
-
-    deterministic: bool
-    packs: bool
-    half_accumulation: bool
-
-    @classmethod
-    def now(cls) -> "Settings":
-        """As they are set."""
-        return cls(torch.are_deterministic_algorithms_enabled(), _torch.mkldnn_enabled(), _torch.half_accumulation())
 
 
 def _stable(value: object) -> str:

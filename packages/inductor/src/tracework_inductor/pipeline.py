@@ -57,8 +57,7 @@ def compile_graph(
 def compile_plan(graph: Any, plan: KernelPlan, options: InductorOptions, key: str = "") -> Artifact:
     """Render and pack the plan of a graph."""
     host, kernels, functions = render(plan, options)
-    source = host_source(host, [k.name for k in kernels if k.language == "cpp"])
-    return pack(plan, source, host.lines, host.spans, kernels, functions, places(graph), key)
+    return pack(plan, host_source(host, kernels), host.lines, host.spans, kernels, functions, places(graph), key)
 
 
 def plan_graph(

@@ -6,6 +6,7 @@ import tracework_runtime as runtime
 from prim_programs import build
 from tracework_inductor import compile_graph
 from tracework_inductor.codegen.cpp.blocks import CHAIN
+from tracework_inductor.lowering import reduction
 from tracework_primops import SymbolTable
 from tracework_primops import prims as p
 from tracework_primops.spec import SizeSpec, TensorSpec
@@ -103,6 +104,25 @@ def test_variance_around_a_mean(sizes, mean) -> None:
     var, found_mean = runtime.load(compile_graph(build(lambda x: p.var_mean(x, (0,), 1, False), (x,))))([x])
     torch.testing.assert_close(var.double(), x.double().var(0), rtol=1e-6, atol=0)
     torch.testing.assert_close(found_mean.double(), x.double().mean(0), rtol=1e-6, atol=0)
+
+
+BLOCKS = [((1 << 15,), (0,)), ((4096, 24), (0,)), ((96, 5, 12, 11), (0, 2, 3)), ((1030, 24), (0,))]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("mean", (0, 1e3, 1e5))
+def test_variance_by_blocks(mean, channels_last, monkeypatch) -> None:
+    monkeypatch.setattr(reduction, "LARGE", 1 << 12)
+    monkeypatch.setattr(reduction, "CACHED", 1 << 14)
+    made = torch.Generator().manual_seed(0)
+    xs = [torch.rand(sizes, generator=made) + mean for sizes, _ in BLOCKS]
+    if channels_last:
+        xs[2] = xs[2].contiguous(memory_format=torch.channels_last)
+    artifact = compile_graph(build(lambda *xs: tuple(v for x, (_, d) in zip(xs, BLOCKS) for v in p.var_mean(x, d, 1, True)), xs))
+    found = runtime.load(artifact)(list(xs))
+    for n, (x, (_, dims)) in enumerate(zip(xs, BLOCKS)):
+        for actual, expected in zip(found[2 * n : 2 * n + 2], torch.var_mean(x.double(), dims, correction=1, keepdim=True)):
+            torch.testing.assert_close(actual.double(), expected, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("value", (0.1, 1e5 + 0.3, -7.7))

@@ -122,6 +122,43 @@ def test_other_tensors_with_the_same_values_and_back() -> None:
     agrees(run, values)
 
 
+def test_a_program_looks_once_at_all_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = tensors()
+    run = compiled(values)
+    for _ in range(2):  # what is packed, and that it stays so
+        agrees(run, values)
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime.packed.Packed, "_read", None)
+        for _ in range(2):
+            agrees(run, values)
+    for name in ("c", "mean", "a"):
+        values[name].data.reshape(-1)[-1] += 2.0
+        agrees(run, values)
+    first = dict(values)
+    values["b"] = values["b"] * 3
+    agrees(run, values)
+    values.update(first)
+    agrees(run, values)
+    values["c"].untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError):
+        run()
+    values["c"].untyped_storage().resize_(4 * values["c"].numel())
+    values["c"].fill_(0.5)
+    agrees(run, values)
+
+
+def test_what_a_failed_call_did_not_read_is_read_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = tensors()
+    run = compiled(values)
+    agrees(run, values)
+    values["c"].numpy().reshape(-1)[-1] += 2.0
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime.packed.Packed, "_read", None)
+        with pytest.raises(TypeError):
+            run()
+    agrees(run, values)
+
+
 def test_nans_stay() -> None:
     values = tensors()
     values["x"][0, :, 2, 2] = float("nan")

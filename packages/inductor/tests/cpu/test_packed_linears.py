@@ -56,7 +56,7 @@ def graph_of(values, static=True, program=network):
 
 def compiled(values):
     artifact = compile_graph(graph_of(values))
-    assert "packed_linear(content_digest" in artifact.host_source
+    assert "packed_linear(packed_calls" in artifact.host_source
     function = runtime.load(artifact)
     return lambda: function(list(values.values()))[0]
 

@@ -74,7 +74,7 @@ def run(plan, inputs, folder, config=SMALL):
     renderer = TritonRenderer()
     kernels = {k.name: renderer.render(k) for k in plan.kernels if not isinstance(k, ExternKernel)}
     kernels |= {k.name: renderer.render(dataclasses.replace(k, config=config.record())) for k in cores(plan)}
-    host = host_source(host_program(plan, {name: name for name in kernels}), on_cpu=())
+    host = host_source(host_program(plan, {name: name for name in kernels}), ())
     found = triton_interpreter.host_call(host.replace("gpu_workspace", "workspace"), kernels, folder)
     given = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
     return found(given), [kernels[k.name] for k in cores(plan)]

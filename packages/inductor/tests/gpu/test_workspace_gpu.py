@@ -163,7 +163,7 @@ def test_recordings_share_what_they_do_not_hand_out(draws):
 
 
 def test_no_more_memory_than_with_the_allocator_alone(compiled, monkeypatch):
-    monkeypatch.setattr(workspace, "LEAST_BUFFERS", 100)
+    monkeypatch.setitem(workspace.LEAST_BUFFERS, "cuda", 100)
     given = inputs(4)
     plain = runtime.load(compile_graph(graph_of(products, *given)))
     assert "gpu_workspace" not in plain.artifact.host_source

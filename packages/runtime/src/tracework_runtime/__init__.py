@@ -38,7 +38,7 @@ from tracework_runtime.errors import (
 from tracework_runtime.key import KEY_PARTS, KeyFacts, cache_key, explain_key, package_digest
 from tracework_runtime.load import CompiledFn, load, warm_up, watched
 from tracework_runtime.observe import counters, reset_counters
-from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
+from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions, Settings
 from tracework_runtime.packed import packed_bytes
 from tracework_runtime.program import Program, load_program
 from tracework_runtime.watch import Ranges, StepTimes
@@ -77,6 +77,7 @@ __all__ = [
     "ResultMismatch",
     "RuntimeFailure",
     "RuntimeOptions",
+    "Settings",
     "StepTimes",
     "Store",
     "SymbolBinding",

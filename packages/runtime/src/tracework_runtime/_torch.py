@@ -96,6 +96,8 @@ def _newer_settings() -> tuple[Any, ...]:
 
 # How many modes of Python's dispatch are active, and whether a profiler is.
 dispatch_mode_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
+mkldnn_enabled: Callable[[], bool] = torch._C._get_mkldnn_enabled
+half_accumulation: Callable[[], bool] = torch._C._get_cublas_allow_fp16_accumulation
 profiler_enabled: Callable[[], bool] = torch._C._autograd._profiler_enabled
 
 

@@ -36,7 +36,8 @@ class KernelSource:
     language: "cpp" or "triton".
     source: the whole translation unit; kernels with equal source (and flags) are built once.
     signature: type of each argument in order: "*fp32" (pointer; any "*..."), "i32", "i64", "fp32", "fp64", "i1".
-    launch: JSON facts. cpp: `entry` (C symbol, default: name), `flags` (extra compiler flags), `result` (default "void").
+    launch: JSON facts. cpp: `entry` (C symbol, default: name), `flags` (extra compiler flags), `result` (default "void"),
+      `matrices` (numbers of operands that are read whole, at the speed of memory).
       triton: `entries`, `grids`, `configs`, `device` (an index, where the graph's kernels are on several); see launch/triton.py.
     """
 

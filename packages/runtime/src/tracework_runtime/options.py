@@ -10,9 +10,13 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["DEFAULT_OPTIONS", "RuntimeOptions"]
+import torch
+
+from . import _torch
+
+__all__ = ["DEFAULT_OPTIONS", "RuntimeOptions", "Settings"]
 
 
 def _option(default: Any, *, changes_code: bool, doc: str) -> Any:
@@ -62,3 +66,16 @@ class RuntimeOptions:
 
 
 DEFAULT_OPTIONS = RuntimeOptions()
+
+
+class Settings(NamedTuple):
+    """Settings of torch that choose kernels of the compiler; others are looked at by torch's kernels when they run. Fields of InductorOptions."""
+
+    deterministic: bool
+    packs: bool
+    half_accumulation: bool
+
+    @classmethod
+    def now(cls) -> Settings:
+        """As they are set."""
+        return cls(torch.are_deterministic_algorithms_enabled(), _torch.mkldnn_enabled(), _torch.half_accumulation())

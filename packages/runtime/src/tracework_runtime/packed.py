@@ -3,7 +3,8 @@
 Whether these changed is read from their bytes, at each call: a version counter does not see `weight.data.mul_(2)`, nor a write through
 NumPy or by another library. The digest runs at the speed of memory, which is less than what it saves: without it, the library lays the
 weights out anew at each call, and a normalisation takes a pass over the results. Bytes that were the same twice are watched from then
-on, where the kernel can (page_watch.py), and read again only when a page of theirs was written to.
+on, where the kernel can (page_watch.py), and read again only when a page of theirs was written to. A program looks once, as it begins, at
+what all its calls are made of: 49 looks, one before each convolution of a small model, took a tenth of its step.
 
 Calls that need the same packed weights share them; they are freed with the last of these, or with the tensors that they were made of.
 All together take MOST_OF_MEMORY of the memory that there is, at most; what comes later is packed by the library at each call.
@@ -27,7 +28,17 @@ import torch
 from tracework_runtime import _torch, huge_pages
 from tracework_runtime.page_watch import Block, watch
 
-__all__ = ["KEY_BYTES", "Convolution", "Linear", "Packed", "most_bytes", "packed_bytes", "packed_convolution", "packed_linear"]
+__all__ = [
+    "KEY_BYTES",
+    "Convolution",
+    "Linear",
+    "Packed",
+    "PackedCalls",
+    "most_bytes",
+    "packed_bytes",
+    "packed_convolution",
+    "packed_linear",
+]
 
 KEY_BYTES = 4 * 8192
 """What the digest kernel takes (inductor/codegen/cpp/digest.py)."""
@@ -204,7 +215,7 @@ class _Watch:
 LEAST_WATCHED = 1 << 16
 """Bytes; fewer are read as quickly."""
 MOST_WATCHES = 4
-"""Of one call: weights that are written to again and again are read, and who writes is not held up."""
+"""Of one program, and then of each of its calls: weights that are written to again and again are read, and who writes is not held up."""
 
 
 @dataclass(frozen=True)
@@ -215,38 +226,82 @@ class _Kept:
     watch: _Watch | None = None
 
 
+Known = dict[int, Weights]
+"""Number of a call -> what it has found out since its program watches, of sources that are as they were."""
+
+
+class PackedCalls:
+    """The calls of one program, in its order: it looks at their sources together, as it begins."""
+
+    def __init__(self, digest: Callable[..., Any]) -> None:
+        self.digest = digest
+        self.count = 0
+        self.settled: set[int] = set()
+        """The calls that were called, and whose sources did not end since."""
+        self._watched: tuple[_Watch, Known, list[Any]] | None = None
+        self._watches = 0
+
+    @property
+    def watches(self) -> bool:
+        """Whether it watches for its calls, and none for itself."""
+        return self._watches < MOST_WATCHES
+
+    def look(self, *sources: torch.Tensor) -> Known:
+        """What is known of the calls with these sources, those of all calls one after the other: each adds what it finds out."""
+        watched = self._watched
+        if watched is not None and watched[0].as_they_were(sources):
+            return watched[1]
+        self._watched = None
+        known: Known = {}
+        if self.watches and len(self.settled) == self.count and all(map(_is_there, sources)):
+            self._watches += 1
+            # Before calls read them: what is written from now on is seen.
+            self._watched = _Watch(self.digest, sources), known, _until_freed(sources, self)
+        return known
+
+    def forget(self) -> None:
+        """Nothing is known."""
+        self._watched = None
+
+
 class Packed:
-    """`self(x, other, *sources)` computes what its kind says, with what make(*sources) gives."""
+    """`self(x, other, known, *sources)` computes what its kind says, with what make(*sources) gives; known: what the program's look gave."""
 
     def __init__(
-        self, kind: Convolution | Linear, digest: Callable[..., Any], make: Callable[..., Sequence[torch.Tensor | None]]
+        self, kind: Convolution | Linear, program: PackedCalls, make: Callable[..., Sequence[torch.Tensor | None]]
     ) -> None:
-        self._kind, self._digest, self._make = kind, digest, make
+        self._kind, self._program, self._make = kind, program, make
         self._kept: _Kept | None = None
         self._watches = 0
         self._keeps = True
+        self._number = program.count
+        program.count += 1
 
-    def __call__(self, x: torch.Tensor, other: Any, *sources: torch.Tensor) -> torch.Tensor:
-        if not self._keeps:
-            return self._kind.once(x, other, self._made(sources))
+    def __call__(self, x: torch.Tensor, other: Any, known: Known, *sources: torch.Tensor) -> torch.Tensor:
+        weights = known.get(self._number)
+        if weights is not None:
+            return self._kind.call(x, other, weights)
         kept = self._kept
         if kept is not None and kept.watch is not None and kept.watch.as_they_were(sources):
             return self._kind.call(x, other, kept.weights)
-        if not all(map(_is_there, sources)):
-            return self._kind.once(x, other, self._made(sources))  # which says so, as eager does
-        return self._kind.call(x, other, self._read(kept, x, sources))
+        if not self._keeps or not all(map(_is_there, sources)):  # what is not there raises, as in eager
+            return self._kind.once(x, other, self._made(sources))
+        weights = self._read(kept, x, sources)
+        if self._keeps:
+            known[self._number] = weights
+        return self._kind.call(x, other, weights)
 
     def _read(self, kept: _Kept | None, x: torch.Tensor, sources: Sequence[torch.Tensor]) -> Weights:
         """The packed weights, by the bytes of the sources."""
-        watched = None
-        if kept is not None and self._watches < MOST_WATCHES:  # before they are read: what is written from now on is seen
+        digest_of, watched = self._program.digest, None
+        if kept is not None and not self._program.watches and self._watches < MOST_WATCHES:  # before they are read, too
             self._watches += 1
-            watched = _Watch(self._digest, sources)
-        digest = _digest_of(self._digest, _places(sources))
+            watched = _Watch(digest_of, sources)
+        digest = _digest_of(digest_of, _places(sources))
         if kept is None or kept.digest != digest:
             return self._anew(digest, x, sources)
         if watched is not None or kept.watch is not None:
-            self._kept = dataclasses.replace(kept, until_freed=self._until_freed(sources), watch=watched)
+            self._kept = dataclasses.replace(kept, until_freed=_until_freed(sources, self), watch=watched)
         return kept.weights
 
     def _anew(self, digest: bytes, x: torch.Tensor, sources: Sequence[torch.Tensor]) -> Weights:
@@ -259,33 +314,41 @@ class Packed:
                 found = self._kind.pack(x, self._made(sources))
             if packed_bytes() + found.nbytes > most_bytes():
                 self._keeps = False
+                self._program.settled.add(self._number)
                 return found
             huge_pages.gather(_torch.packed_address(found.weight), _torch.packed_nbytes(found.weight))
-        kept = _Kept(digest, found, self._until_freed(sources))
-        if _digest_of(self._digest, _places(sources)) == digest:  # else another thread wrote to them meanwhile
+        kept = _Kept(digest, found, _until_freed(sources, self))
+        if _digest_of(self._program.digest, _places(sources)) == digest:  # else another thread wrote to them meanwhile
             _SHARED[key], self._kept = found, kept
+            self._program.settled.add(self._number)
         return found
 
     def _made(self, sources: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
         return self._make(*(s.detach() for s in sources))
 
-    def _until_freed(self, sources: Sequence[torch.Tensor]) -> list[Any]:
-        """References whose end, that of any tensor's memory, is the end of what is kept."""
-        packed = weakref.ref(self)
-
-        def forget(_: Any) -> None:
-            if (held := packed()) is not None:
-                held._kept = None
-
-        return [weakref.ref(s.untyped_storage(), forget) for s in sources]
+    def forget(self) -> None:
+        """Nothing is kept."""
+        self._kept = None
+        self._program.settled.discard(self._number)
 
 
-def packed_convolution(digest: Callable[..., Any], make: Callable[..., Sequence[torch.Tensor | None]], *settings: Any) -> Packed:
+def _until_freed(sources: Sequence[torch.Tensor], keeper: PackedCalls | Packed) -> list[Any]:
+    """References whose end, that of any tensor's memory, is the end of what is kept."""
+    held = weakref.ref(keeper)
+
+    def forget(_: Any) -> None:
+        if (known := held()) is not None:
+            known.forget()
+
+    return [weakref.ref(s.untyped_storage(), forget) for s in sources]
+
+
+def packed_convolution(program: PackedCalls, make: Callable[..., Sequence[torch.Tensor | None]], *settings: Any) -> Packed:
     """As a host program writes it; the last of settings is a label that tells equal convolutions apart."""
     activation, stride, padding, dilation, groups, _ = settings
-    return Packed(Convolution(activation, tuple(stride), tuple(padding), tuple(dilation), groups), digest, make)
+    return Packed(Convolution(activation, tuple(stride), tuple(padding), tuple(dilation), groups), program, make)
 
 
-def packed_linear(digest: Callable[..., Any], make: Callable[..., Sequence[torch.Tensor | None]], label: str) -> Packed:
+def packed_linear(program: PackedCalls, make: Callable[..., Sequence[torch.Tensor | None]], label: str) -> Packed:
     """As a host program writes it; the label tells equal layers apart."""
-    return Packed(Linear(), digest, make)
+    return Packed(Linear(), program, make)

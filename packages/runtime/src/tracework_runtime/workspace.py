@@ -19,6 +19,8 @@ from tracework_runtime import huge_pages
 __all__ = ["Windowed", "Workspace", "give", "take", "window"]
 
 ALIGNMENT = huge_pages.PAGE
+LINE = 64
+"""Alignment of workspaces of less than half of one."""
 PATIENCE = 200
 """A workspace that was four times too large for so many calls in turn is dropped."""
 
@@ -53,14 +55,16 @@ class Workspace(Windowed[torch.UntypedStorage]):
     __slots__ = ("_unused", "address", "size")
 
     def __init__(self, size: int) -> None:
-        self.size = -(-size // ALIGNMENT) * ALIGNMENT
+        unit = ALIGNMENT if 2 * size >= ALIGNMENT else LINE
+        self.size = -(-size // unit) * unit
         with torch.inference_mode(False):  # of inference mode's tensors no others can be made later
-            memory = torch.empty(self.size + ALIGNMENT, dtype=torch.uint8, device="cpu").untyped_storage()
+            memory = torch.empty(self.size + unit, dtype=torch.uint8, device="cpu").untyped_storage()
         start = memory.data_ptr()
-        self.address = -(-start // ALIGNMENT) * ALIGNMENT
+        self.address = -(-start // unit) * unit
         super().__init__(memory, self.address - start)
         self._unused = 0
-        huge_pages.ask(self.address, self.size)
+        if unit == ALIGNMENT:
+            huge_pages.ask(self.address, self.size)
 
     def suits(self, size: int) -> bool:
         """Whether a call that needs `size` bytes should have it."""

@@ -1,6 +1,7 @@
 """Huge pages are asked for inside of a range alone, and hold what was there."""
 
 import ctypes
+import os
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from tracework_runtime import huge_pages
 from tracework_runtime.host.lines import Allocate
-from tracework_runtime.huge_pages import PAGE, gather, whole_pages
+from tracework_runtime.huge_pages import PAGE, ReadAgain, gather, is_alone, whole_pages
 from tracework_runtime.results import LARGE, large_cpu
 
 
@@ -70,3 +71,39 @@ def test_nothing_is_gathered_where_the_system_has_none(monkeypatch) -> None:
 )
 def test_large_results_are_made_by_another_function(device, dtype, sizes, function) -> None:
     assert Allocate("x", device, dtype, sizes, (1,) * len(sizes)).function == function
+
+
+def test_memory_that_a_child_has_too_is_not_alone(there_are) -> None:
+    memory = torch.ones(4 * PAGE, dtype=torch.uint8)
+    place = memory.data_ptr(), memory.nbytes
+    assert is_alone(*place)
+    end, begin = os.pipe()
+    if (child := os.fork()) == 0:
+        os.read(end, 1)
+        os._exit(0)
+    try:
+        assert not is_alone(*place)
+    finally:
+        os.write(begin, b"x")
+        os.waitpid(child, 0)
+        os.close(end)
+        os.close(begin)
+    assert is_alone(*place)
+
+
+def test_what_is_read_again_and_again_is_gathered_part_by_part(monkeypatch) -> None:
+    gathered: list[tuple[int, int]] = []
+    monkeypatch.setattr(huge_pages, "gather", lambda address, nbytes: gathered.append((address, nbytes)))
+    monkeypatch.setattr(huge_pages, "is_alone", lambda address, nbytes: address // PAGE != tensors[1].data_ptr() // PAGE + 1)
+    tensors = [torch.empty(size, dtype=torch.uint8) for size in (8, 3 * PAGE, ReadAgain.PART + 3 * PAGE, 8)]
+    tensors[3] = tensors[3].expand(3 * PAGE, 8)
+    read = ReadAgain()
+    for _ in range(ReadAgain.CALLS):
+        read(*tensors)
+    assert not gathered
+    for _ in range(9):
+        read(*tensors)
+    start, size = whole_pages(tensors[2].data_ptr(), tensors[2].nbytes)
+    assert gathered == [(start, ReadAgain.PART), (start + ReadAgain.PART, size - ReadAgain.PART)], (
+        "not what a child has, nor what is small"
+    )

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 from tracework_runtime import workspace
-from tracework_runtime.workspace import ALIGNMENT, PATIENCE, give, take, window
+from tracework_runtime.workspace import ALIGNMENT, LINE, PATIENCE, give, take, window
 
 
 @pytest.fixture(autouse=True)
@@ -14,8 +14,8 @@ def none_kept(monkeypatch):
 
 
 def test_a_call_gets_what_the_last_one_gave_back() -> None:
-    first = take(1000)
-    assert first.address % ALIGNMENT == 0 and first.size >= 1000
+    first = take(ALIGNMENT)
+    assert first.address % ALIGNMENT == 0 and first.size == ALIGNMENT
     give(first)
     assert take(ALIGNMENT) is first
     assert take(1000) is not first, "two calls at once"
@@ -23,6 +23,7 @@ def test_a_call_gets_what_the_last_one_gave_back() -> None:
 
 def test_too_small_a_one_is_replaced() -> None:
     small = take(1000)
+    assert small.address % LINE == 0 and small.size == 1024, "a small one is no huge page"
     give(small)
     large = take(3 * ALIGNMENT)
     assert large is not small and large.size >= 3 * ALIGNMENT

@@ -15,13 +15,16 @@ import tracework_capture as capture
 import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_runtime as runtime
+from tracework_aotautograd.recipes import RECIPE, REFUSED
+from tracework_aotautograd.rest import Rest
+from tracework_capture.graph.text import parse_captured, print_captured
 
 from . import _torch, activity, cases, logs, passes
-from .entry_store import check_named_compiler, recorded, runtime_options, with_recipe
+from .entry_store import BACKWARD, check_named_compiler, recorded, runtime_options, with_recipe
 from .errors import CompileError, TraceworkError
 from .fx_lines import fx_lines, places
 from .lazy_inputs import is_lazy, resolved
-from .observe import Observe, instead_of, tell
+from .observe import Observe, instead_of, nothing, tell
 from .options import Options
 
 AOT_STAGES = {"functional": "aotautograd", "between": "between", "attention": "attention"}
@@ -101,6 +104,16 @@ class Compile(Protocol):
     def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]: ...
 
 
+def _made_by(compile_: Compile, options: Options, resolve: Callable[..., Any] = lambda call, mutated: call) -> Compile:
+    """A graph compiler of aotautograd. resolve: makes what was compiled take lazy inputs, where there are such."""
+
+    def make(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
+        passes.on_functional(options, gm, spec)
+        return _torch.with_warnings(resolve(compile_(gm, spec, report), spec.mutated_inputs))
+
+    return _compilation(make, options)
+
+
 def _ahead_of_time(
     options: Options,
     observe: Observe,
@@ -117,13 +130,6 @@ def _ahead_of_time(
     """
     stage = Stage(observe, options.progress)
 
-    def made_by(compile_: Compile, resolve: Callable[..., Any]) -> Compile:
-        def make(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
-            passes.on_functional(options, gm, spec)
-            return _torch.with_warnings(resolve(compile_(gm, spec, report), spec.mutated_inputs))
-
-        return _compilation(make, options)
-
     def seen(stage: str, product: Any) -> None:
         observe(AOT_STAGES[stage], product)
         tell(AOT_STAGES[stage], product)
@@ -134,13 +140,13 @@ def _ahead_of_time(
         report = report_of(gm)
         resolve = resolved if any(map(is_lazy, example_inputs)) else lambda call, mutated: call
         try:
-            return stage(
+            call: Callable[..., Any] = stage(
                 "aotautograd",
                 aotautograd.aot_compile,
                 gm,
                 example_inputs,
-                forward_compiler=functools.partial(made_by(forward, resolve), report=report),
-                backward_compiler=functools.partial(made_by(backward or forward, resolve), report=report),
+                forward_compiler=functools.partial(_made_by(forward, options, resolve), report=report),
+                backward_compiler=functools.partial(_made_by(backward or forward, options, resolve), report=report),
                 options=aot_options(options, **facts),
                 observe=seen,
                 report=report,
@@ -149,8 +155,37 @@ def _ahead_of_time(
             place = str(gm.meta.get("place", ""))
             cases.keep(lambda: cases.Case.of_captured(gm, example_inputs, options, place=place), error, options.dump_dir)
             raise
+        if options.cache:
+            _with_text(call, gm)
+        return call
 
     return backend
+
+
+def _with_text(call: Any, gm: torch.fx.GraphModule) -> None:
+    """Gives the recipe of a callable that may need the captured graph its text."""
+    recipe = getattr(call, RECIPE, None)
+    if recipe is None or recipe["captured"] is None:
+        return
+    try:
+        recipe["captured"].update(text=print_captured(gm.graph), place=str(gm.meta.get("place", "a graph")))
+    except primops.PrimError as why:
+        delattr(call, RECIPE)
+        setattr(call, REFUSED, f"its graph has no text: {why}")
+
+
+def rest_of(recipe: Any, options: Options, report: aotautograd.Report) -> Any:
+    """aotautograd's Rest of a recipe that was made by inductor_backend."""
+    compiler = GraphCompiler(options, Stage(nothing, options.progress))
+    make = functools.partial(_made_by(compiler.unguarded, options), report=report)
+    text = recipe["captured"]["text"]
+    return Rest(recipe, lambda: parse_captured(text), make, aot_options(options, **_facts(compiler, options)), report)
+
+
+def _facts(compiler: GraphCompiler, options: Options) -> dict[str, Any]:
+    """Fields of AotOptions for graphs that our compiler gets."""
+    # what moves images chooses other kernels, with other bits
+    return {**compiler.facts, "channels_last": options.numerics == "default"}
 
 
 def _compilation(make: Compile, options: Options) -> Compile:
@@ -200,9 +235,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         return aot_eager_backend(options, observe)
     compiler = GraphCompiler(options, Stage(observe, options.progress))
     check_named_compiler(options)
-    # what moves images chooses other kernels, with other bits
-    facts = {**compiler.facts, "channels_last": options.numerics == "default"}
-    return _ahead_of_time(options, observe, compiler, compiler.unguarded, compiler.warm_up, **facts)
+    return _ahead_of_time(options, observe, compiler, compiler.unguarded, compiler.warm_up, **_facts(compiler, options))
 
 
 def engine_backend(name: str, options: Options, observe: Observe, given: Mapping[str, Any]) -> Callable[..., Any]:
@@ -231,16 +264,16 @@ def prims_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
 
 class Answers:
-    """Cuts of joint graphs, kept in the disk cache."""
+    """What aotautograd keeps of one kind, in the disk cache."""
 
-    def __init__(self, options: runtime.RuntimeOptions) -> None:
-        self._options = options
+    def __init__(self, options: runtime.RuntimeOptions, kind: str) -> None:
+        self._options, self._kind = options, kind
 
     def get(self, key: str) -> bytes | None:
-        return runtime.open_cache(self._options).store.get("cut", key)
+        return runtime.open_cache(self._options).store.get(self._kind, key)
 
     def put(self, key: str, answer: bytes) -> None:
-        runtime.open_cache(self._options).store.put("cut", key, answer)
+        runtime.open_cache(self._options).store.put(self._kind, key, answer)
 
 
 class BySettings:
@@ -248,10 +281,15 @@ class BySettings:
 
     def __init__(self, gm: torch.fx.GraphModule, spec: Any, compile_: Compile, report: aotautograd.Report) -> None:
         self._gm, self._spec, self._compile, self._report = gm, spec, compile_, report
-        self._made = {inductor.Settings.now(): compile_(gm, spec, report)}
+        settings = runtime.Settings.now()
+        made = compile_(gm, spec, report)
+        self._made = {settings: made}
+        recipe = getattr(made, RECIPE, None)
+        if recipe is not None:
+            setattr(self, RECIPE, {**recipe, "settings": list(settings)})
 
     def __call__(self, inputs: list[Any]) -> Any:
-        settings = inductor.Settings.now()
+        settings = runtime.Settings.now()
         call = self._made.get(settings)
         if call is None:
             call = self._made[settings] = self._make()
@@ -291,7 +329,8 @@ class GraphCompiler:
         """Fields of AotOptions."""
         attention: frozenset[str] = inductor.ATTENTION_DEVICES if self._options.numerics == "default" else frozenset()
         return {
-            "answers": Answers(self._runtime),
+            "answers": Answers(self._runtime, "cut"),
+            "backwards": Answers(self._runtime, BACKWARD) if self._options.cache else None,
             "addresses": runtime.addresses,
             "attention": attention,
             "trained_attention": attention & ONE_OPERATOR,
@@ -340,7 +379,7 @@ class GraphCompiler:
         return _torch.below_views(gm)
 
     def _plan(self, prims: Any) -> inductor.KernelPlan:
-        return inductor.plan_graph(prims, self.inductor.under(inductor.Settings.now()), runtime=self._runtime)
+        return inductor.plan_graph(prims, self.inductor.under(runtime.Settings.now()), runtime=self._runtime)
 
     def _loaded(self, artifact: runtime.Artifact) -> Any:
         # capture's guards have compared the inputs
@@ -360,7 +399,7 @@ class GraphCompiler:
 
     def _artifact(self, prims: Any, cache: runtime.Cache) -> runtime.Artifact:
         devices = frozenset(str(i.spec.device) for i in prims.inputs if hasattr(i.spec, "device"))
-        options = self.inductor.under(inductor.Settings.now())
+        options = self.inductor.under(runtime.Settings.now())
         facts = runtime.KeyFacts(prims.fingerprint(), options.fingerprint(), self._runtime, devices)
         key = runtime.cache_key(facts)
 

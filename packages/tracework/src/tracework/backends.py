@@ -104,13 +104,27 @@ def _with_store(factory: BackendFactory, options: Options) -> Backend:
     from .entry_store import check_named_compiler, store_of  # with the runtime
 
     backend = _Stored(factory, options)
-    store = store_of(options, backend.prepare)
+    store = store_of(options, backend.prepare, _rest_of)
     if store is None:
         return backend.prepare()
     if not options.fallback_by_default:
         check_named_compiler(options)
     setattr(backend, ENTRIES, store)
     return backend
+
+
+def _rest_of(recipe: Any, options: Options, report: Callable[[str, str], None]) -> Any:
+    from .assemble import rest_of  # with all that compiling takes
+
+    return rest_of(recipe, options, report)
+
+
+def stores(backend: str | Backend | None, options: Options) -> bool:
+    """Whether captured entries of this backend are kept."""
+    from .entry_store import store_of  # as above
+
+    chosen = _default[0] if backend is None else backend
+    return chosen in STORED and store_of(options, lambda: None, _rest_of) is not None
 
 
 def _on_engine(name: str) -> Callable[..., Backend]:

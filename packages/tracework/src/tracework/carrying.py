@@ -16,8 +16,8 @@ from .options import build
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What save_cache_artifacts() and load_cache_artifacts() have carried: keys by kind ("artifact", "entry", "cpp", "triton", "choice", "cut",
-    "dynamism")."""
+    """What save_cache_artifacts() and load_cache_artifacts() have carried: keys by kind ("artifact", "entry", "backward", "cpp", "triton", "choice",
+    "cut", "dynamism")."""
 
     artifacts: dict[str, list[str]] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -16,13 +17,16 @@ from typing import Any
 import numpy
 import torch
 import tracework_runtime as runtime
-from tracework_aotautograd.recipes import RECIPE, from_recipe
+from tracework_aotautograd.recipes import RECIPE, Parts, from_recipe
+from tracework_capture import paused_collection, report_uncompiled
 
 from . import activity
 from .errors import MissingCompiler
 from .options import Options
 
 KIND, SUFFIX = "entry", ".twe"
+BACKWARD = "backward"
+"""The kind of what is kept of a backward, under the key that the entry with its forward has for it."""
 FREE = frozenset({"cache_dir", "cache_key", "cache_layers", "cache_shared", "jobs", "progress", "suppress_errors"})
 """Options that change nothing of what is captured and compiled."""
 OF_PROGRAM = (
@@ -79,11 +83,23 @@ def _identities(artifact: runtime.Artifact) -> dict[str, str]:
     return {kind: runtime.DEVICES[kind].identity() for kind in sorted(kinds & set(runtime.DEVICES))}
 
 
+def _report_of(recipe: Any) -> Callable[[str, str], None]:
+    """What warns that a call runs uncompiled."""
+
+    def report(reason: str, place: str) -> None:
+        report_uncompiled(reason, place or recipe["captured"]["place"])
+
+    return report
+
+
+RestOf = Callable[[Any, Options, Callable[[str, str], None]], Any]
+
+
 class EntryStore:
     """capture.EntryStore over the disk cache."""
 
-    def __init__(self, options: Options, prepare: Callable[[], object]) -> None:
-        self._options, self._prepare = options, prepare
+    def __init__(self, options: Options, prepare: Callable[[], object], rest_of: RestOf) -> None:
+        self._options, self._prepare, self._rest_of = options, prepare, rest_of
 
     @functools.cached_property
     def _facts(self) -> str:
@@ -116,7 +132,27 @@ class EntryStore:
     def restore(self, recipe: Any) -> Callable[..., Any] | None:
         """What a recipe was the recipe of; None where a part of it is gone, or was for other devices."""
         with activity.stage("runtime", progress=self._options.progress):
-            return from_recipe(recipe, self._graph)
+            return from_recipe(recipe, Parts(self._graph, self._backward, self._rest, _report_of(recipe), runtime.addresses))
+
+    def _rest(self, recipe: Any) -> Any:
+        return self._rest_of(recipe, self._options, _report_of(recipe))
+
+    def _backward(self, key: str) -> Callable[[], Any]:
+        found: dict[runtime.Settings, Any] = {}
+
+        def stored() -> Any:
+            settings = runtime.Settings.now()
+            if settings not in found:
+                with paused_collection(), activity.stage("runtime", "backward", self._options.progress):
+                    found[settings] = self._read_backward(key, settings)
+            return found[settings]
+
+        return stored
+
+    def _read_backward(self, key: str, settings: runtime.Settings) -> Any:
+        content = self._cache.store.get(BACKWARD, key)
+        recipe = None if content is None else json.loads(content)
+        return None if recipe is None or tuple(recipe["settings"]) != settings else self._graph(recipe)
 
     def _graph(self, recipe: Any) -> Any:
         artifact = self._cache.get(recipe["artifact"])
@@ -143,12 +179,12 @@ def check_named_compiler(options: Options) -> None:
         check_compiler(options)
 
 
-def store_of(options: Options, prepare: Callable[[], object]) -> EntryStore | None:
+def store_of(options: Options, prepare: Callable[[], object], rest_of: RestOf) -> EntryStore | None:
     """None where nothing is kept: without a disk cache, with functions of the program among the options, and where products are looked at.
 
-    prepare: imports what compiling takes.
+    prepare: imports what compiling takes. rest_of: makes of a recipe, with options and a report, what only some calls need.
     """
     looked_at = options.dump_dir or options.debug or options.diagram or options.kernel_ranges
     if not options.cache or looked_at or any(getattr(options, name) is not None for name in OF_PROGRAM):
         return None
-    return EntryStore(options, prepare)
+    return EntryStore(options, prepare, rest_of)

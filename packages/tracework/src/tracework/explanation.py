@@ -88,6 +88,7 @@ class Explanation:
         for again in said.recompiles:
             cure = f"; try: {_line(again.cures[0])}" if again.cures else ""
             lines.append(f"recompile at {_place(again)} in {again.name}: {_line(again.reasons[-1])}{cure}")
+        lines += [f"not stored for other processes: {each.name} ({_place(each)}): {_line(each.why)}" for each in said.not_stored]
         lines += [f"attention computes all scores: {_line(reason)}" for reason in self.all_scores]
         lines += self._recordings()
         stopped = [each for each in said.skipped if each.stop is not None and each.stop not in said.breaks]
@@ -166,12 +167,15 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
     unbacked = None if backends.is_ours(backend) else False  # as compile() does
     options = build(None, None, config.current())
     chosen = backends.resolve(backend, options, tally)
+    stored = backends.stores(backend, options)
     target = uncompiled_form(fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         around = functools.partial(activity.frame, options.progress)
         with activity.collected() as seconds:
-            report = capture.explain(target, backend=chosen, dynamic=dynamic, unbacked=unbacked, around=around)(*args, **kwargs)
+            report = capture.explain(target, backend=chosen, dynamic=dynamic, unbacked=unbacked, around=around, stored=stored)(
+                *args, **kwargs
+            )
         library, unrecorded, between = (
             tuple(dict.fromkeys(found)) for found in (sorted(tally.library), tally.unrecorded, tally.between)
         )

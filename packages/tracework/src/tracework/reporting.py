@@ -52,8 +52,8 @@ class Report:
             return
         try:
             self.save(self._file)
-        except OSError as failure:
-            if error is None:
+        except Exception as failure:
+            if error is None and isinstance(failure, OSError):
                 raise
             warnings.warn(f"report: {failure}", RuntimeWarning, stacklevel=2)  # what the block raises is more
 
@@ -66,7 +66,8 @@ class Report:
         devices = [device for each in self._recorder.compiled if each.artifact is not None for device in each.artifact.devices]
         self._recorder.memory = beside_eager(ours, eager, max(devices, default="cpu"))
         try:
-            self._recorder.guards = capture.guard_costs(eager)
+            with capture.set_stance("force_eager"):  # what is compiled runs uncompiled, in the frames that have the guards
+                self._recorder.guards = capture.guard_costs(ours)
         except Exception:  # whatever the function says when it runs uncompiled: a report goes without it
             self._recorder.guards = None
 

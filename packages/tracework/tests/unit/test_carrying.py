@@ -34,9 +34,9 @@ def run(task, file, cache, monkeypatch):
 
 def test_what_is_loaded_is_not_compiled_again(tmp_path, monkeypatch):
     saved, missed = run("save", tmp_path / "bytes", tmp_path / "one", monkeypatch)
-    assert saved == "['artifact', 'compiler', 'cpp', 'cut'] 2" and "cache.artifact.miss" in missed
+    assert saved == "['artifact', 'backward', 'compiler', 'cpp', 'cut', 'entry'] 2" and "cache.artifact.miss" in missed
     loaded, missed = run("load", tmp_path / "bytes", tmp_path / "other", monkeypatch)
-    assert loaded == "['artifact', 'compiler', 'cpp', 'cut']" and missed == "['cache.entry.miss', 'cache.package.miss']"
+    assert loaded == "['artifact', 'backward', 'compiler', 'cpp', 'cut', 'entry']" and missed == "['cache.package.miss']"
 
 
 def test_nothing_is_there_before_something_was_compiled(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import tracework_capture as capture
 from tracework import config
 from tracework.entry_store import EntryStore, store_of
 from tracework.options import build
+from tracework_aotautograd import rest
 from tracework_capture.hook import compile_frame, stored
 from tracework_runtime.cache import memory
 
@@ -76,6 +78,63 @@ def test_a_model_is_not_captured_again(captures: list[str]) -> None:
     assert len(captures) == 3
 
 
+class Trained(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(self.norm(self.linear(x))).sum()
+
+
+def trained(compiled: bool, twice: bool = False, step: bool = True) -> list[Any]:
+    """What two steps make of a model and of its optimizer. twice: with a penalty on gradients."""
+    torch.manual_seed(0)
+    model, x = Trained().double(), torch.rand(6, 4).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+
+    def update() -> None:
+        optimizer.step()
+
+    run, change = (tracework.compile(model), tracework.compile(update)) if compiled else (model, update)
+    for _ in range(2):
+        loss = run(x)
+        if twice:
+            loss = torch.autograd.grad(loss, [*model.parameters()][0], create_graph=True)[0].square().sum()
+        if step:
+            loss.backward()
+            change()
+        optimizer.zero_grad()
+    return [*map(torch.clone, model.state_dict().values())]
+
+
+def same(found: list[Any], expected: list[Any]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_training_and_its_optimizer(captures: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, twice = trained(False), trained(False, twice=True)
+    same(trained(True, step=False)[:1], trained(False, step=False)[:1])
+    next_process()
+    del captures[:]
+    same(trained(True), expected)  # the backward was not there
+    assert set(captures) == {"update"}
+    next_process()
+    del captures[:]
+    traces: list[Any] = []
+    monkeypatch.setattr(rest, "trace_joint", lambda *given, real=rest.trace_joint: traces.append(real(*given)) or traces[-1])
+    same(trained(True), expected)
+    assert not captures and not traces
+    next_process()
+    same(trained(True, twice=True), twice)
+    assert captures == ["update"] * len(captures) and traces
+    shutil.rmtree(next(tmp_path.glob("v*/backward")))
+    next_process()
+    same(trained(True), expected)
+    assert len(traces) == 2
+
+
 def test_symbols_are_kept(captures: list[str]) -> None:
     for size in (3, 5):
         assert torch.equal(call(shared, torch.ones(size)), torch.tensor(2.0 * size))
@@ -103,7 +162,7 @@ def test_other_options_are_other_entries(captures: list[str]) -> None:
 
 
 def test_where_nothing_is_kept() -> None:
-    assert isinstance(store_of(build(None, None, config.current()), print), EntryStore)
+    assert isinstance(store_of(build(None, None, config.current()), print, print), EntryStore)
     for given in (
         {"cache": False},
         {"pre_grad_custom_pass": print},
@@ -111,4 +170,4 @@ def test_where_nothing_is_kept() -> None:
         {"dump_dir": "x"},
         {"kernel_ranges": True},
     ):
-        assert store_of(build(None, given, config.current()), print) is None
+        assert store_of(build(None, given, config.current()), print, print) is None

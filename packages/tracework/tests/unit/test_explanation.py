@@ -131,3 +131,22 @@ def test_what_kernels_were_chosen_from_is_in_the_full_text():
     found = explanation.Explanation(report, 1, 1, choices=tuple(tally.choices))
     assert [f"cuda_kernel0 {line}" for line in lines] == [line for line in found.full().splitlines() if "pointwise" in line]
     assert "pointwise" not in str(found)
+
+
+class Thrice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+def test_what_is_not_stored_and_why():
+    x = torch.ones(3, requires_grad=True)
+    said = tracework.explain(lambda x: Thrice.apply(x).sum())(x)
+    (line,) = [line for line in str(said).splitlines() if line.startswith("not stored")]
+    assert "Thrice" in line and "test_explanation.py" in line
+    assert "not stored" not in str(tracework.explain(lambda x: x.sum())(x))
+    assert "not stored" not in str(tracework.explain(lambda x: Thrice.apply(x).sum(), backend="aot_eager")(x))

@@ -8,6 +8,7 @@ import pytest
 import torch
 import tracework
 from tracework import activity, observe
+from tracework.reports import document, recorder
 from tracework.reports.text import LINES
 
 
@@ -62,6 +63,11 @@ def test_every_kernel_has_its_lines_bytes_operations_and_time(profiled):
     assert {"relu", "mean", "softmax"} <= operators
     products = 2 * 2 * 8 * 14 * 14 * 27 + 2 * 2 * 8 * 4
     assert products <= sum(step["flops"] for step in compiled["kernels"]) < 1.2 * products
+
+
+def test_guards_of_a_module_are_measured(profiled):
+    (cost,) = profiled.json()["guard_costs"]
+    assert cost["guards"] > 10 and cost["us"] > 0 and len(cost["dearest"]) == 3
 
 
 def test_what_comes_from_the_cache_is_known_as_well():
@@ -169,3 +175,15 @@ def test_what_a_block_raises_is_more_than_a_page_that_cannot_be_written(tmp_path
         raise KeyError
     with pytest.raises(tracework.InvalidArgument, match="cannot be written"):
         tracework.report(tmp_path / "no" / "r.html")
+
+
+def test_a_part_that_fails_does_not_fail_the_program(monkeypatch, tmp_path):
+    def fails(*args, **kwargs):
+        raise ValueError("no")
+
+    monkeypatch.setattr(recorder, "Compiled", fails)
+    with pytest.warns(RuntimeWarning, match="a part is missing: ValueError: no"), tracework.report(tmp_path / "r.html"):
+        assert tracework.compile(lambda x: x + 1)(torch.ones(2)).tolist() == [2, 2]
+    monkeypatch.setattr(document, "document", fails)
+    with pytest.warns(RuntimeWarning, match="report: no"), tracework.report(tmp_path / "r.html"):
+        pass

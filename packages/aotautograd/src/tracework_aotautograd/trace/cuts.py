@@ -17,16 +17,12 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from .. import _torch
+from .._torch import edge_of
 
 Edge = tuple[Any, int]
 """An autograd node and the number of one of its results."""
 Gradients = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
 """(edges, edges and leaves below them, tangents) -> what arrives there, None where nothing does."""
-
-
-def edge_of(value: Any) -> Edge:
-    """Where the history of a value begins."""
-    return value.grad_fn, value.output_nr
 
 
 def made_at(value: Any) -> int:

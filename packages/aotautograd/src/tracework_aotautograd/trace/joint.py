@@ -17,6 +17,7 @@ from torch import fx
 from tracework_primops import FakeMode, FakeTensor, PrimError
 
 from .. import _torch
+from .._torch import edge_of
 from ..contracts import JointProgram
 from ..errors import BehindAHook, FunctionalizationError, Refusal
 from ..signature import (
@@ -36,7 +37,7 @@ from ..signature import (
 )
 from .attention import ALL_SCORES, with_attention
 from .components import components
-from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, made_at, order_of_arrival, passed
+from .cuts import Edge, behind, find_cuts, gradients_at, made_at, order_of_arrival, passed
 from .masks import without_constant_masks
 from .memory import Cell, Former, Root, dense_order, same_layout
 from .replay import GradientsOf, Replay

@@ -16,9 +16,10 @@ from torch import fx
 from tracework_primops import FakeTensor
 
 from .. import _torch
+from .._torch import edge_of
 from ..errors import UsageError
 from ..signature import Component, Mutation, Signature
-from .cuts import Edge, edge_of, gradients_at
+from .cuts import Edge, gradients_at
 from .memory import dense_order
 
 Run = Callable[[fx.GraphModule, Sequence[Any]], Sequence[Any]]

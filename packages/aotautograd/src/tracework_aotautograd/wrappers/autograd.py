@@ -11,23 +11,14 @@ import functools
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import fx
 
 from .. import _torch
-from ..contracts import Backward, FunctionalProgram
-from ..partition import shown_input, through_views
-from ..signature import InputKind, Signature, TakenView, TangentInfo, base_of
-from ..trace.components import sources_of, together
-from ..trace.cuts import edge_of
+from ..signature import BackwardFacts, InputKind, Reads, Signature, TakenView, TangentInfo, TrainingFacts, base_of
 from .outputs import aliased, compile_function, is_plain, make_views, output_maker
-from .random_state import States, drawing_again, random_devices, states_of
-
-if TYPE_CHECKING:
-    from ..higher_order import Reads
-    from .other_data import OtherData
+from .random_state import States, drawing_again, states_of
 
 Call = Callable[[list[Any]], Any]
 
@@ -68,22 +59,22 @@ class Keeper:
     have to keep their history. Behind the inputs `args` may have those that get new values outside, themselves where the inputs are clones.
     """
 
-    def __init__(self, program: FunctionalProgram, reads: Reads, watched: Collection[int], linked: Collection[int]) -> None:
-        self._infos = infos = program.signature.inputs
-        mutated = program.signature.mutated_in_graph
+    def __init__(self, facts: TrainingFacts, reads: Reads, watched: Collection[int], linked: Collection[int]) -> None:
+        self._infos = infos = facts.signature.inputs
+        mutated = facts.signature.mutated_in_graph
         tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
         needed = [i for i in tensors if i in reads.inputs]
         copies = dict.fromkeys((i for i in tensors if i not in reads.kept), "None")
         # by the call, which is not over when versions are read
         self._written = {i: newer for i in watched if (newer := infos[i].versions) is not None}
         watched = [i for i in watched if i not in self._written]
-        targets = {slot: len(infos) + number for number, (slot, _) in enumerate(program.signature.write_backs)}
+        targets = {slot: len(infos) + number for number, (slot, _) in enumerate(facts.signature.write_backs)}
         others = [i for i in needed if infos[i].requires_grad and not infos[i].is_parameter and i not in targets]
         self._linked = [*linked, *(i for i in others if i not in linked)]
         self._counted = [i for i in watched if i in copies]  # whose memory nothing is computed from
         copies |= {i: f"counter_of(a[{i}])[0]" for i in self._counted}
         # an input that gets what the graph computes would have its own history keep it
-        copies |= {i: f"a[{i}].detach()" for i, _ in program.signature.write_backs if i in reads.kept and i not in needed}
+        copies |= {i: f"a[{i}].detach()" for i, _ in facts.signature.write_backs if i in reads.kept and i not in needed}
         copies |= {i: f"copy(a[{i}])" for i in needed if i in mutated}
         # leaves, which a clone is no part of
         self._former = tuple(i for i in needed if i in mutated and infos[i].requires_grad)
@@ -91,7 +82,7 @@ class Keeper:
         self._checked = tuple(
             i for i in tensors if i in watched or i in reads.inputs and not infos[i].is_static and i not in mutated
         )
-        self.keep = self._function(copies, targets, random_devices(program.forward.graph))
+        self.keep = self._function(copies, targets, facts.devices)
 
     def _function(self, copies: Mapping[int, str], targets: Mapping[int, int], devices: Any) -> Callable[[Any], Kept]:
         items = "".join(f"{copies.get(i, f'a[{i}]')}, " for i in range(len(self._infos)))
@@ -151,22 +142,20 @@ def _recorded(value: Any, requires_grad: bool) -> Any:
 
 @dataclass(frozen=True)
 class Gradients:
-    """A component's backward: as graph, compiled, and as `again(inputs, results, tangents)`, which is differentiable itself: inputs of the
-    captured graph, then results that the component takes and its own, and tangents.
+    """A component's backward: compiled, and as `again(inputs, results, tangents)`, which is differentiable itself: inputs of the captured
+    graph, then results that the component takes and its own, and tangents.
 
-    reads: what `again` is computed from. other_data: the gradients where `.data = other` gave an input other memory since.
+    with_other_data: the gradients where `.data = other` gave an input other memory since, of the inputs that are watched and what `run` takes.
     """
 
-    backward: Backward
     run: Call
     again: Callable[..., Any]
-    reads: Reads
-    other_data: OtherData
+    with_other_data: Callable[..., Any]
 
 
-def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., tuple[Any, ...]]:
+def wrap_autograd(facts: TrainingFacts, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., tuple[Any, ...]]:
     """args -> the caller's outputs, differentiable to any order."""
-    signature = program.signature
+    signature = facts.signature
     # counted once the Functions have saved what they need: what they save of an input that is written is then refused, as eager does
     forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
     leads = len(gradients) == 1 and bool(signature.components[0].inputs)
@@ -178,14 +167,16 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
         and all(apart.isdisjoint(info.kept.inputs) for info in signature.tangents)
     )
     # for gradients of gradients the results are what their own formulas read, so that nothing may come between
-    own = {signature.tangents[g.backward.component.tangents[place]].slot for g in gradients for place in g.reads.own}
+    own = {signature.tangents[one.component.tangents[place]].slot for one in facts.backwards for place in one.reads.own}
     records = torch.is_grad_enabled()
     views = aliased(signature) - own if records else frozenset()  # made where gradients are off they would have no history
-    apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients, views)
+    apply = _one_node(facts, forward, *gradients) if alone else _several_nodes(facts, forward, gradients, views)
     make = output_maker(signature, aliased(signature) - views if alone else aliased(signature))
     write_backs = signature.write_backs
     targets = [slot for slot, _ in write_backs]
-    cloned = [slot for slot in targets if any(slot in g.reads.inputs for g in gradients) or _read_behind(signature, slot)]
+    cloned = [
+        slot for slot in targets if any(slot in one.reads.inputs for one in facts.backwards) or _read_behind(signature, slot)
+    ]
     written = signature.newer_versions if alone else ()
     unreached = _unreached(signature) if alone else []
 
@@ -242,15 +233,15 @@ def _apart(part: _Part) -> list[int]:
     return [place for place, info in enumerate(part.tangents) if not info.dtype.is_complex]
 
 
-def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -> Callable[..., tuple[Any, ...]]:
+def _one_node(facts: TrainingFacts, forward: Call, gradients: Gradients) -> Callable[..., tuple[Any, ...]]:
     """The forward inside of the Function whose backward the component has; all results are the Function's."""
-    signature = program.signature
-    part = _Part(program, gradients)
+    signature = facts.signature
+    part = _Part(facts, facts.backwards[0], gradients)
     lines = ["ctx.originals = keep(args)", *_values(signature), *part.saving()]
-    if constant := _not_differentiable(program):
+    if constant := facts.constant_results:
         lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
     count = signature.number_of_graph_outputs
-    lines.append(f"return tuple(values[:{count}])" if any(program.saved) else "return tuple(values)")
+    lines.append(f"return tuple(values[:{count}])" if any(facts.saved) else "return tuple(values)")
     scope = {"keep": part.keeper.keep, **SAVING, **_scope(signature, forward)}
     run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
     slots = [info.slot for info in part.tangents]
@@ -259,19 +250,19 @@ def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -
 
 
 def _several_nodes(
-    program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients], viewed: Collection[int]
+    facts: TrainingFacts, forward: Call, gradients: Sequence[Gradients], viewed: Collection[int]
 ) -> Callable[..., tuple[Any, ...]]:
     """The forward first, then for each component a Function from its inputs, and results of those before it, to its results.
 
     Behind the inputs it takes those that get new values outside: they get them behind the component that gives them. viewed: the graph
     outputs that are shown through views, to the components that take them, too.
     """
-    signature = program.signature
+    signature = facts.signature
     lines = [*_values(signature), "return values"]
     run = compile_function("forward", "args", [f"    {line}" for line in lines], _scope(signature, forward))
     nodes = []
-    for one in gradients:
-        part = _Part(program, one)
+    for one, of_it in zip(facts.backwards, gradients, strict=True):
+        part = _Part(facts, one, of_it)
         results = "".join(f"values[{info.slot}], " for info in part.tangents)
         lines = ["ctx.originals = originals", *part.saving()]
         inputs, taken, slots = part.component.inputs, part.component.results, [info.slot for info in part.tangents]
@@ -378,56 +369,40 @@ SAVING = {
     "hooks": _torch.saved_tensor_hooks,
     "ref": weakref.ref,
     "counter_of": counter_of,
-    "edge_of": edge_of,
+    "edge_of": _torch.edge_of,
 }
+
+
+def readers(tangents: Sequence[TangentInfo], slots: Callable[[TangentInfo], Collection[int]]) -> dict[int, int]:
+    """Slot -> the tangents that have it, as the bits of a number."""
+    found: dict[int, int] = {}
+    for place, info in enumerate(tangents):
+        for slot in slots(info):
+            found[slot] = found.get(slot, 0) | 1 << place
+    return found
 
 
 class _Part:
     """A component: what its Function keeps, and the Function."""
 
-    def __init__(self, program: FunctionalProgram, gradients: Gradients) -> None:
-        self.component = gradients.backward.component
-        self.tangents = [program.signature.tangents[place] for place in self.component.tangents]
-        self._program = program
+    def __init__(self, facts: TrainingFacts, backward: BackwardFacts, gradients: Gradients) -> None:
+        self.component = backward.component
+        self.tangents = [facts.signature.tangents[place] for place in self.component.tangents]
+        self._facts, self._backward = facts, backward
         self._gradients = gradients
-        self._watched = gradients.other_data.watched
-        self._kept_result: int | None = None  # its place among the saved tensors
         self._static = [info.sizes for info in self.tangents]
         self._shapes_vary = not all(isinstance(n, int) for sizes in self._static for n in sizes)
-        self._sources = _sources(gradients.backward)
         self._once = sum(1 << place for place, info in enumerate(self.tangents) if info.runs_once)
-        self._later = LaterBackwards(gradients.backward, program.saved[0], self._sources, self._once)
-        self._watched_results, self._watched_inputs = self._kept_by_eager_alone()
-        self._linked_results = self._readers(lambda info: info.linked[0])
-        self._linked_inputs = self._readers(lambda info: info.linked[1])
-        self.keeper = Keeper(program, gradients.reads, self._watched_inputs, self._linked_inputs)
-
-    def _kept_by_eager_alone(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Slots of graph outputs, and of inputs, that eager keeps for the backward and the partition does not -> the tangents whose
-        backward reads them, as the bits of a number."""
-        *nodes, output = self._program.forward.graph.nodes
-        inputs, outputs = [node for node in nodes if node.op == "placeholder"], output.args[0]
-        begin = self._program.signature.number_of_graph_outputs + self._program.saved[0]
-        saved = {outputs[begin + place] for place in self._gradients.backward.saved}
-        shown, infos = {shown_input(node) for node in saved}, self._program.signature.inputs
-        seen = {slot for slot, info in enumerate(infos) if inputs[slot] in shown and info.versions is None}
-        return (
-            self._readers(lambda info: [slot for slot in info.kept.results if outputs[slot] not in saved]),
-            self._readers(lambda info: [slot for slot in info.kept.inputs if slot not in seen]),
-        )
-
-    def _readers(self, slots: Callable[[TangentInfo], Collection[int]]) -> dict[int, int]:
-        """Slot -> the tangents that have it, as the bits of a number."""
-        found: dict[int, int] = {}
-        for place, info in enumerate(self.tangents):
-            for slot in slots(info):
-                found[slot] = found.get(slot, 0) | 1 << place
-        return found
+        self._later = LaterBackwards(backward.shared, backward.readers, self._once)
+        self._watched_results, self._watched_inputs = dict(backward.unsaved_results), dict(backward.unsaved_inputs)
+        self._linked_results = readers(self.tangents, lambda info: info.linked[0])
+        self._linked_inputs = readers(self.tangents, lambda info: info.linked[1])
+        self.keeper = Keeper(facts, backward.reads, self._watched_inputs, self._linked_inputs)
 
     def saving(self) -> list[str]:
         """Lines that keep for the backward what it needs of `values`, which the forward gave."""
-        program, tangents = self._program, self.tangents
-        count, sizes = program.signature.number_of_graph_outputs, program.saved[0]
+        backward, tangents = self._backward, self.tangents
+        count, sizes = self._facts.signature.number_of_graph_outputs, self._facts.saved[0]
         lines = ["ctx.set_materialize_grads(False)"]
         if self._shapes_vary:
             lines.append(f"ctx.shapes = [{', '.join(f'values[{info.slot}].shape' for info in tangents)}]")
@@ -435,56 +410,37 @@ class _Part:
             lines.append(f"ctx.sizes = values[{count}:{count + sizes}]")
         if self._later.possible:
             lines.append("ctx.kept = None")
-        if self._gradients.backward.saved:
-            # an input would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype;
-            # what is another component's result has a history there, and a view of a result is none that autograd knows
-            outputs = next(iter(reversed(program.forward.graph.nodes))).args[0]
-            mine = {outputs[info.slot] for info in tangents}
-            results = {outputs[info.slot] for info in program.signature.tangents}
-            places = [count + sizes + place for place in self._gradients.backward.saved]
-            apart = [
-                i
-                for i in places
-                if outputs[i] not in mine and any(n.op == "placeholder" or n in results for n in through_views(outputs[i]))
-            ]
-            # what a checkpoint reads beside its arguments it reads as it is by then, so that autograd is to ask for no version
-            nodes = [n for n in program.forward.graph.nodes if n.op == "placeholder"]
-            kept = {slot for info in tangents for slot in info.kept.inputs}
-            free = {nodes[slot] for slot in self._gradients.other_data.read_again - kept}
-            ways = [".data" if shown_input(outputs[i]) in free else ".detach()" if i in apart else "" for i in places]
-            given = [f"values[{i}]{way}" for i, way in zip(places, ways, strict=True)]
-            if len(tangents) == 1:  # read back, the result has its history, also when nobody else has it any more
-                slot = tangents[0].slot
-                self._kept_result = next((n for n, i in enumerate(places) if outputs[i] is outputs[slot]), None)
-                if self._kept_result is not None:
-                    given[self._kept_result] = f"values[{slot}]"
+        if backward.saved:
+            places = [count + sizes + place for place in backward.saved]
+            given = [f"values[{i}]{way}" for i, way in zip(places, backward.ways, strict=True)]
+            if backward.kept_result is not None:
+                given[backward.kept_result] = f"values[{tangents[0].slot}]"
             lines.append(f"ctx.save_for_backward({', '.join(given)})")
         if self._watched_results:
             lines.append(f"ctx.counters = ({''.join(f'counter_of(values[{slot}]), ' for slot in self._watched_results)})")
         if self._linked_results:
             lines.append(f"ctx.linked = ({''.join(f'ref(values[{slot}]), ' for slot in self._linked_results)})")
-        own = [tangents[place].slot for place in self._gradients.reads.own]
-        if own and self._kept_result is None:
+        own = [tangents[place].slot for place in backward.reads.own]
+        if own and backward.kept_result is None:
             lines.append(f"ctx.own = [{', '.join(f'(ref(values[{slot}]), values[{slot}]._version)' for slot in own)}]")
-        if self._watched:  # under hooks, backward reads what they give back
+        if backward.watched:  # under hooks, backward reads what they give back
             lines.append("inputs = ctx.originals[0]")
-            lines.append(f"ctx.places = None if hooks() else [{', '.join(f'inputs[{i}].data_ptr()' for i in self._watched)}]")
+            lines.append(f"ctx.places = None if hooks() else [{', '.join(f'inputs[{i}].data_ptr()' for i in backward.watched)}]")
         return lines
 
     def function(self, run: Callable[..., Any], places: Sequence[int], spread: Callable[[Any], tuple[Any, ...]]) -> Any:
         """The Function that `run` is the forward of. places: those of the component's results among the Function's; spread: gradients
         to the places of its arguments."""
-        has_sizes, saves = bool(self._program.saved[0]), bool(self._gradients.backward.saved)
+        facts = self._backward
+        has_sizes, saves = bool(self._facts.saved[0]), bool(facts.saved)
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
         backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self.keeper, self._later
-        reads, counts = self._gradients.reads, (len(self.component.results), len(self.tangents))
+        reads, counts = facts.reads, (len(self.component.results), len(self.tangents))
         readers, once = [*self._watched_results.values()], bool(self._once)
         input_readers = self._watched_inputs
         linked, linked_inputs = [*self._linked_results.values()], [*self._linked_inputs.values()]
-        kept_result = self._kept_result
-        watched, with_other_data = self._watched, self._gradients.other_data.gradients
-        results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
-        reaching = [self._sources[result] for result in results]
+        kept_result, watched, reaching = facts.kept_result, facts.watched, facts.reaching
+        with_other_data = self._gradients.with_other_data
 
         class CompiledFunction(torch.autograd.Function):
             forward = staticmethod(run)
@@ -538,44 +494,19 @@ class _Part:
         return CompiledFunction
 
 
-def _sources(backward: Backward) -> dict[fx.Node, int]:
-    """For each node of the backward the tangents that it is computed from, as the bits of a number."""
-    nodes = list(backward.graph.graph.nodes)
-    placeholders = [node for node in nodes if node.op == "placeholder"]
-    return sources_of(nodes, placeholders[len(placeholders) - len(backward.component.tangents) :])
-
-
 class LaterBackwards:
     """Results of one component whose histories are apart, as two losses that are returned with their sum: the backward of one leaves
     the other's in place, as in eager.
 
     They are apart where the backward does nothing with both tangents but add up the gradients of inputs. What was saved is kept then
-    until the others had their turn; a result that had it, or shares history with one, raises as a graph that was freed does. `once`: the
-    places of those that run once, as the bits of a number.
+    until the others had their turn; a result that had it, or shares history with one, raises as a graph that was freed does. shared, readers:
+    as BackwardFacts has them; once: the tangents that run once.
     """
 
-    def __init__(self, backward: Backward, sizes: int, sources: dict[fx.Node, int], once: int) -> None:
-        *nodes, output = backward.graph.graph.nodes
-        count = len(backward.component.tangents)
-        masks = together(nodes, output.args[0], sources)
-        self._shared = shared = [0] * count  # for each tangent those that share history with it
-        for place in range(count):
-            for mask in masks:
-                shared[place] |= mask if mask >> place & 1 else 0
-        self._all, self._once = (1 << count) - 1, once
+    def __init__(self, shared: Sequence[int], readers: Sequence[int], once: int) -> None:
+        self._shared, self._readers = shared, readers
+        self._all, self._once = (1 << len(shared)) - 1, once
         self.possible = any(mask != self._all for mask in shared)
-        self._readers = self._readers_of_saved(backward, sizes, sources) if self.possible else []
-
-    @staticmethod
-    def _readers_of_saved(backward: Backward, sizes: int, sources: dict[fx.Node, int]) -> list[int]:
-        """For each saved tensor the tangents whose gradients read it."""
-        nodes = [n for n in backward.graph.graph.nodes if n.op != "output"]
-        readers = dict.fromkeys(nodes, 0)
-        for node in reversed(nodes):
-            for given in node.all_input_nodes:
-                if not sources[given]:
-                    readers[given] |= sources[node] or readers[node]
-        return [readers[n] for n in nodes if n.op == "placeholder"][sizes : sizes + len(backward.saved)]
 
     def _given(self, undefined: Sequence[int]) -> int:
         return self._all & ~sum(1 << place for place in undefined)
@@ -611,7 +542,7 @@ def _with_history(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
     results: list[Any] = [None] * count
     for number, place in enumerate(places):
         tensor = ctx.taken[number]
-        if edge_of(tensor) == ctx.edges[number]:
+        if _torch.edge_of(tensor) == ctx.edges[number]:
             results[place] = tensor
     return results
 
@@ -655,13 +586,6 @@ def _defined(gradients: Sequence[Any], reaching: Sequence[int], undefined: Seque
     """The gradients, None where all that a gradient would come from is undefined: an optimizer passes over such parameters."""
     missing = sum(1 << place for place in undefined)
     return [None if bits and not bits & ~missing else gradient for gradient, bits in zip(gradients, reaching, strict=True)]
-
-
-def _not_differentiable(program: FunctionalProgram) -> tuple[int, ...]:
-    differentiable = {t.slot for t in program.signature.tangents}
-    outputs = next(iter(reversed(program.forward.graph.nodes))).args[0][: program.signature.number_of_graph_outputs]
-    tensors = [i for i, o in enumerate(outputs) if isinstance(getattr(o, "meta", {}).get("val"), torch.Tensor)]
-    return tuple(i for i in tensors if i not in differentiable)
 
 
 def _spread(slots: Sequence[int], count: int) -> Callable[[Any], tuple[Any, ...]]:

@@ -24,7 +24,7 @@ from ..bytecode.code import CodeInfo
 from ..bytecode.emit import CodeWriter
 from ..bytecode.liveness import live_locals
 from ..bytecode.resume import ResumePoint, original_code, resume_code
-from ..contracts import RECIPE, Break, CapturedGraph, Origin, Returned
+from ..contracts import RECIPE, REFUSED, Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
 from ..guards.access import Scope, fetch
 from ..guards.kinds import same_constant
@@ -237,7 +237,7 @@ def graph_call(
     called = writer.const(disabled, "graph")
     recipe = getattr(given, RECIPE, None) if unchanged is compiled and is_ours else None
     text = f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"
-    return text, writes_last, GraphCall(disabled, recipe, count, backend)
+    return text, writes_last, GraphCall(disabled, recipe, count, backend, getattr(given, REFUSED, ""))
 
 
 def with_history(compiled: Callable[..., Any], results: Sequence[fx.Node], backend: str) -> Callable[..., Any]:

@@ -48,27 +48,32 @@ def print_captured(graph: fx.Graph) -> str:
         lines.append(f"%{node.name}: {print_spec(spec)} = {called}{comment}")
     declared = [f"symbol {s.name} in {s.lower}..{s.upper}" for s in sorted(symbols, key=lambda s: (len(s.name), s.name))]
     text = "\n".join([HEADER, *declared, *lines]) + "\n"
-    for before, after in zip(graph.nodes, parse_captured(text).graph.nodes, strict=True):
+    read = _read(text).graph
+    read_names = {node: node.name for node in read.nodes}
+    for before, after in zip(graph.nodes, read.nodes, strict=True):
         if before.op != after.op or (before.op == "call_function" and before.target is not after.target):
             raise ParseError(f"%{before.name} calls {before.target!r}, which is not what its name means")
-        if before.op != "output" and print_arguments(before, names) != print_arguments(
-            after, {n: n.name for n in after.graph.nodes}
-        ):
+        if before.op != "output" and print_arguments(before, names) != print_arguments(after, read_names):
             raise ParseError(f"%{before.name} has arguments that are not plain data: {before.args} {before.kwargs}")
     return text
 
 
 def parse_captured(text: str) -> fx.GraphModule:
     """The inverse of print_captured. Nodes have meta["spec"] and meta["stack"], inputs meta["binding"]; there are no fakes. Raises ParseError."""
-    reader = _Reader(None)
-    if reader.read(text) != HEADER.split()[0]:
-        raise ParseError(f"not a captured graph: its text begins with `{HEADER}`")
+    reader = _read(text)
     for node in reader.graph.nodes:
         node.meta["stack"] = node.meta.pop("origin", None) or ""
     placeholders = [node for node in reader.graph.nodes if node.op == "placeholder"]
     for node, given in zip(placeholders, reader.inputs, strict=True):
         node.meta["binding"] = ReadBinding(given.is_static)
     return fx.GraphModule({}, reader.graph)
+
+
+def _read(text: str) -> _Reader:
+    reader = _Reader(None)
+    if reader.read(text) != HEADER.split()[0]:
+        raise ParseError(f"not a captured graph: its text begins with `{HEADER}`")
+    return reader
 
 
 @dataclass(frozen=True)

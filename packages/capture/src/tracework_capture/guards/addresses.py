@@ -16,12 +16,12 @@ import sys
 import types
 import typing
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
-from .. import _torch, sources
+from .. import _C, _torch, sources
 from ..marks import mark_of
 from ..own_packages import PACKAGES
 from ..signals import let_through
@@ -183,9 +183,8 @@ def address_of(obj: Any) -> list[Any]:
     elif issubclass(kind, type):
         return ["class", *_class_address(obj), *_members_of(obj)]
     elif kind is types.FunctionType:
-        path = _path_to(obj, obj.__module__, obj.__qualname__) or _named_here(obj)
-        if path is not None:
-            return ["function", *path, digest_of_function(obj)]
+        if (found := _function_address(obj)) is not None:
+            return found
     elif kind in (types.BuiltinFunctionType, types.BuiltinMethodType):
         for module in (obj.__module__, *_BUILTIN_OWNERS):
             for name in (obj.__qualname__, obj.__name__):
@@ -198,11 +197,18 @@ def address_of(obj: Any) -> list[Any]:
             return ["attribute", *path, digest_of_attribute(obj)]
     elif issubclass(kind, enum.Enum):
         return ["member", *_class_address(kind), obj.name, digest_of_member(obj)]
-    elif kind is dict:
-        name = obj.get("__name__")
-        if type(name) is str and getattr(sys.modules.get(name), "__dict__", None) is obj:
-            return ["namespace", name]
+    elif kind is dict and (place := _place_of_namespace(obj)) is not None:
+        return place
     raise NotPortable(f"{kind.__qualname__} {getattr(obj, '__qualname__', '')} has no address")
+
+
+def _place_of_namespace(names: dict[Any, Any]) -> list[Any] | None:
+    """Of all modules, or of the names that one has."""
+    if names is sys.modules:
+        return ["modules", "sys"]
+    name = names.get("__name__")
+    known = sys.modules.get(name) if type(name) is str else None
+    return ["namespace", name] if getattr(known, "__dict__", None) is names else None
 
 
 def _class_address(cls: type) -> tuple[str, str]:
@@ -229,6 +235,47 @@ def _path_to(obj: Any, module: Any, name: Any, bare: bool = False) -> tuple[str,
         return (module, name) if _at(module, name, bare) is obj else None
     except Changed:
         return None
+
+
+def _function_address(function: types.FunctionType) -> list[Any] | None:
+    path = _path_to(function, function.__module__, function.__qualname__) or _named_here(function)
+    if path is not None:
+        return ["function", *path, digest_of_function(function)]
+    inside = _inside_of_decorated(function)
+    return None if inside is None else ["decorated", *inside, digest_of_function(function)]
+
+
+def _inside_of_decorated(function: types.FunctionType) -> tuple[str, str, list[str], str] | None:
+    """The path that leads to what decorators made of the function, the free variables that lead from there to it, and what the decorators do."""
+    module, name = function.__module__, function.__qualname__
+    if type(module) is not str or type(name) is not str or "<locals>" in name:
+        return None
+    try:
+        outer = _at(module, name)
+    except Changed:
+        return None
+    names: list[str] = []
+    digests: list[str] = []
+    while type(outer) is types.FunctionType and len(names) < _MOST_DECORATORS:
+        held = _functions_held(outer)
+        inside = next((n for n, f in held.items() if f is function), None) or next(iter(held), None)
+        if inside is None:
+            return None
+        names.append(inside)
+        digests.append(digest_of_function(outer))
+        if (outer := held[inside]) is function:
+            return module, name, names, hashlib.sha256(" ".join(digests).encode()).hexdigest()
+    return None
+
+
+_MOST_DECORATORS = 4
+
+
+def _functions_held(function: types.FunctionType) -> dict[str, types.FunctionType]:
+    """The free variables of a function that are functions."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+    held = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
+    return {name: value for name, value in held.items() if type(value) is types.FunctionType}
 
 
 def _named_here(function: types.FunctionType) -> tuple[str, str] | None:
@@ -262,13 +309,18 @@ def _at(module: str, path: str, bare: bool = False) -> Any:
 def object_at(address: list[Any]) -> Any:
     """The object at an address. Raises Changed where it is another one, or none."""
     kind, module, *rest = address
+    if kind == "modules":
+        return sys.modules
     if kind in ("module", "namespace"):
-        found = sys.modules.get(module)
-        if found is None:
+        known = sys.modules.get(module)
+        if known is None:
             raise Changed(f"module {module} is not there")
-        return found if kind == "module" else vars(found)
+        return known if kind == "module" else vars(known)
     path, *rest = rest
-    found = _at(module, path, kind == "attribute")
+    found: Any = _at(module, path, kind == "attribute")
+    if kind == "decorated":
+        for name in rest[0]:
+            found = _functions_held(found).get(name) if type(found) is types.FunctionType else None
     if kind == "descriptor":
         if not issubclass(type(found), type):
             raise Changed(f"{module}.{path} is no class")
@@ -297,7 +349,9 @@ _FACTS = tuple(f.name for f in dataclasses.fields(TensorFacts))
 class Writer:
     """Values as JSON data; sources, objects and texts are written once and named by number."""
 
-    def __init__(self) -> None:
+    def __init__(self, tensor_places: Callable[[], Mapping[int, Source]] = dict) -> None:
+        """tensor_places: gives for the id of each tensor of the program that guards see where they find it."""
+        self._tensor_places = tensor_places
         self.sources: list[Any] = []
         self.objects: list[Any] = []
         self._numbers: dict[Any, int] = {}
@@ -346,17 +400,26 @@ class Writer:
         if kind is TensorFacts:
             facts = dataclasses.replace(value, type_held=value.type)
             return ["facts", *(self.value(getattr(facts, name)) for name in _FACTS)]
-        return ["object", self.object(there(value))]
+        return ["weak" if kind is _C.WeakKey else "object", self.object(there(value))]
 
     def object(self, obj: Any) -> int:
         """The number of an object. Raises NotPortable."""
         known = self._objects.get(id(obj))
         if known is not None:
             return known[1]
+        if issubclass(type(obj), torch.Tensor):
+            return self._add(obj, self._place_of(obj))
         address = address_of(obj)
         if type(obj) is types.FunctionType:
             self.covers(obj.__code__)
         return self._add(obj, address)
+
+    def _place_of(self, tensor: torch.Tensor) -> list[Any]:
+        """A tensor is the one that guards find where they found this one: an optimizer's state has parameters for keys."""
+        place = self._tensor_places().get(id(tensor))
+        if place is None:
+            raise NotPortable(f"a {type(tensor).__qualname__} that no guard sees has no address")
+        return ["tensor", self.source(place)]
 
     def _add(self, obj: Any, address: list[Any]) -> int:
         number = len(self.objects)
@@ -374,19 +437,22 @@ class Writer:
 
     def guard(self, guard: Guard) -> list[Any]:
         """Raises NotPortable for what cannot be asked elsewhere."""
-        payload: Any
+        try:
+            return [guard.kind, self.source(guard.source), self._payload(guard), guard.origin]
+        except NotPortable as why:
+            raise NotPortable(f"{why}, which is compared with {guard.source}") from why
+
+    def _payload(self, guard: Guard) -> Any:
         if guard.kind == "CODE":
             self.covers(guard.payload)
-            payload = digest_of_code(guard.payload)
-        elif guard.kind == "CLASSES":
-            payload = self.lookups(guard.payload)
-        elif guard.kind == "IDENTITY" and type(there(guard.payload)) is types.FunctionType:
-            payload = self.function(there(guard.payload), guard.source)
-        elif guard.kind in BY_PLAIN_PAYLOAD:
-            payload = self.value(guard.payload)
-        else:
-            raise NotPortable(f"a guard of kind {guard.kind}: {guard}")
-        return [guard.kind, self.source(guard.source), payload, guard.origin]
+            return digest_of_code(guard.payload)
+        if guard.kind == "CLASSES":
+            return self.lookups(guard.payload)
+        if guard.kind == "IDENTITY" and type(there(guard.payload)) is types.FunctionType:
+            return self.function(there(guard.payload), guard.source)
+        if guard.kind in BY_PLAIN_PAYLOAD:
+            return self.value(guard.payload)
+        raise NotPortable(f"a guard of kind {guard.kind}")
 
     def function(self, function: types.FunctionType, source: Source) -> Any:
         """A function that a guard compares: one that another function made has no address but the place where the guard finds it."""
@@ -468,7 +534,10 @@ class Reader:
         found = self._objects[number]
         if found is _NOT_YET:
             address = self._addresses[number]
-            found = self._function_at(self.source(address[1]), address[2:]) if address[0] == "found" else object_at(address)
+            if address[0] == "tensor":
+                found = self._tensor_at(self.source(address[1]))
+            else:
+                found = self._function_at(self.source(address[1]), address[2:]) if address[0] == "found" else object_at(address)
             self._objects[number] = found
         return found
 
@@ -503,6 +572,13 @@ class Reader:
         except Exception as error:
             let_through(error)
             raise Changed(f"{source} is not there") from error
+
+    def _tensor_at(self, source: Source) -> torch.Tensor:
+        found = self._at(source)
+        if not issubclass(type(found), torch.Tensor):
+            raise Changed(f"{source} is no tensor")
+        tensor: torch.Tensor = found
+        return tensor
 
     def _function_at(self, source: Source, facts: list[Any]) -> types.FunctionType:
         found = self._at(source)
@@ -557,4 +633,5 @@ _READERS: dict[str, Callable[[Reader, Any], Any]] = {
     "source": lambda reader, data: reader.source(data[1]),
     "facts": lambda reader, data: TensorFacts(*reader.values(data[1:])),
     "object": lambda reader, data: reader.object(data[1]),
+    "weak": lambda reader, data: _C.WeakKey(reader.object(data[1])),
 }

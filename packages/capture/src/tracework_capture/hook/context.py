@@ -21,7 +21,7 @@ import torch
 from .. import _C, _torch
 from ..bytecode.resume import code_that_raises, original_code
 from ..code_origin import is_of_torch
-from ..contracts import BESIDE, SYMBOLIC_SIZES, Break, PlainFrame, Recompile
+from ..contracts import BESIDE, SYMBOLIC_SIZES, Break, PlainFrame, Recompile, Stored
 from ..errors import (
     BackendError,
     CaptureError,
@@ -133,6 +133,7 @@ class FrameCallback:
         self.skipped = Record[PlainFrame]("plain")
         self.recompiles = Record[Recompile]("recompile")
         self.breaks = Record[Break]("break")
+        self.kept = Record[Stored]("stored")
         self.compiling = threading.RLock()
         _callbacks.add(self)
         code = None if self.outermost.code is None else self.outermost.code()
@@ -392,10 +393,18 @@ class FrameCallback:
                 self,
             )
             if known is not None:
+                self.kept.append(Stored(code.co_qualname, code.co_filename, code.co_firstlineno, loaded=True))
                 return known
+            if not self.options.fullgraph and stored.runs_plainly(code, slots, self.options, outermost):
+                return self.plain(code, NOTHING, for_good=False)
         given = FrameInput(code, slots, globals_, closure, outermost)
         with self.options.around(code):
-            captured = self.captured(given, backend or self.backend, history)
+            try:
+                captured = self.captured(given, backend or self.backend, history)
+            except SkipFrame as skipped:
+                if stored is not None and skipped.detail in (NOTHING, ONE_OPERATION) and len(slots) == count:
+                    stored.keep_plain(code, slots, self.options, outermost)
+                raise
         if isinstance(captured.stop, Break) and (captured.graph is not None or not is_of_torch(code)):
             self.breaks.append(captured.stop)
         for raising in captured.raising_codes:
@@ -418,7 +427,9 @@ class FrameCallback:
             dead_sources=history.dead_sources,
         )
         if stored is not None:
-            stored.keep(code, entry.info.program, captured, self.options, outermost, history)
+            scope = Scope.of_frame(code, names, globals_, closure)
+            why = stored.keep(code, scope, entry.info.program, captured, self.options, outermost, history)
+            self.kept.append(Stored(code.co_qualname, code.co_filename, code.co_firstlineno, why=why))
         return entry
 
     def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:
@@ -482,6 +493,7 @@ class FrameCallback:
         self.skipped.clear()
         self.recompiles.clear()
         self.breaks.clear()
+        self.kept.clear()
 
 
 _torch.hide_from_torch_compile(FrameCallback.__call__.__code__)  # which may meet a frame that torch.compile's evaluator is to run

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from ..contracts import Break, CapturedGraph, PlainFrame, Recompile
+from ..contracts import Break, CapturedGraph, PlainFrame, Recompile, Stored
 from ..options import CaptureOptions
 from ..uncompiled import Uncompiled, collected
 from .context import FrameCallback
+from .stored import StoredEntries
 
 
 @dataclass
@@ -20,7 +21,8 @@ class Explanation:
 
     graphs: in the order of their capture, each with its inputs and guards. breaks: why graphs ended before their function did, those
     without an operation, which nothing is compiled for, included. skipped: frames that ran as plain Python, with the reason.
-    recompiles: calls inside that needed another entry, with the guard that failed. uncompiled: where tensor operations that were recorded ran
+    recompiles: calls inside that needed another entry, with the guard that failed. not_stored: entries that no other process can have, and
+    why. uncompiled: where tensor operations that were recorded ran
     without a compiled graph, and why. result: what the call gave.
     """
 
@@ -28,6 +30,7 @@ class Explanation:
     breaks: list[Break] = field(default_factory=list)
     skipped: list[PlainFrame] = field(default_factory=list)
     recompiles: list[Recompile] = field(default_factory=list)
+    not_stored: list[Stored] = field(default_factory=list)
     uncompiled: list[Uncompiled] = field(default_factory=list)
     result: Any = None
 
@@ -61,6 +64,7 @@ class Explanation:
                 {"function": f.name, "file": f.filename, "line": f.line, "why": f.why, "break": f.stop and f.stop.as_dict()}
                 for f in self.skipped
             ],
+            "not_stored": [{"function": s.name, "file": s.filename, "line": s.line, "why": s.why} for s in self.not_stored],
             "uncompiled": [{"place": u.place, "why": u.reason} for u in self.uncompiled],
         }
 
@@ -75,6 +79,7 @@ class Explanation:
             lines.append(f"plain: {frame.name} ({frame.filename}:{frame.line}): {frame.why}")
             if frame.stop is not None:
                 lines.append(f"  because of a break: {frame.stop.report()}")
+        lines += [f"not stored: {each.name} ({each.filename}:{each.line}): {each.why}" for each in self.not_stored]
         lines += [graph.text() for graph in self.graphs]
         return "\n".join(lines)
 
@@ -102,8 +107,10 @@ def explain(
     dynamic: bool | None = None,
     unbacked: bool | None = False,
     around: Callable[[CodeType], AbstractContextManager[Any]] = nullcontext,
+    stored: bool = False,
 ) -> Callable[..., Explanation]:
-    """A function of `function`'s arguments that captures afresh, runs once and reports; dynamic, unbacked and around are optimize's."""
+    """A function of `function`'s arguments that captures afresh, runs once and reports; dynamic, unbacked and around are optimize's. stored:
+    whether entries for this backend are stored, so that those which cannot be are of interest."""
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         found = Explanation()
@@ -114,9 +121,12 @@ def explain(
 
         options = CaptureOptions(dynamic=dynamic, unbacked=unbacked, observe=observe, around=around)
         callback = FrameCallback(backend or _run_graph, options, function)
+        if stored and callback.stored is None:
+            callback.stored = StoredEntries()
         with collected() as found.uncompiled:
             found.result = callback.wrap(function)(*args, **kwargs)
         found.breaks, found.skipped, found.recompiles = list(callback.breaks), list(callback.skipped), list(callback.recompiles)
+        found.not_stored = [each for each in callback.kept if each.why]
         return found
 
     return run

@@ -13,7 +13,8 @@ from .. import _C
 from ..errors import GuardBuildError
 from ..guards.program import Program, build_program
 
-RUNS, ROUNDS = 200, 3
+RUNS, ROUNDS = 50, 7
+"""The least of a few rounds counts: others on the machine make them longer."""
 MOST = 500
 """An entry with more guards is measured as a whole alone."""
 DEAREST = 3
@@ -85,13 +86,13 @@ def _dearest(program: Program, code: CodeType, given: Given, nothing: float) -> 
             native = build_program((guard,), (), code).native
         except GuardBuildError:  # it makes sense beside others alone
             continue
-        found.append((str(guard), max(_microseconds(native, given, 1) - nothing, 0.0)))
+        found.append((str(guard), max(_microseconds(native, given) - nothing, 0.0)))
     return tuple(sorted(found, key=lambda pair: -pair[1])[:DEAREST])
 
 
-def _microseconds(native: _C.GuardProgram, given: Given, rounds: int = ROUNDS) -> float:
+def _microseconds(native: _C.GuardProgram, given: Given) -> float:
     run, times = native.run, []
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         began = time.perf_counter()
         for _ in range(RUNS):
             run(*given)

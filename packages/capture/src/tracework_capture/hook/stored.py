@@ -27,15 +27,17 @@ from ..bytecode.resume import ResumePoint, original_code, point_of, resume_code
 from ..contracts import ENTRIES, EntryStore
 from ..errors import BreakGraph, GuardBuildError, SkipFrame
 from ..graph.captured import Captured, refuse_results
-from ..guards.access import Scope
+from ..guards.access import Scope, fetch
 from ..guards.addresses import Changed, Reader, Writer, digest_of_code
 from ..guards.program import program_of
 from ..guards.store import NotPortable, StoredCondition, StoredExpression, StoredRecord
 from ..options import CaptureOptions
 from ..own_packages import is_own_file
 from ..signals import let_through
+from ..sources import Source
 from ..watchers import is_watched
 from . import cache
+from .collector import paused_collection
 
 if TYPE_CHECKING:
     from ..guards.program import Program
@@ -46,6 +48,8 @@ PROCESS = uuid.uuid4().hex
 """What this process stores it does not read again: after a reset it captures anew."""
 MOST_ENTRIES = 8
 """Of one key; the latest stay."""
+TRUSTED = 16
+"""Calls of a frame in which nothing is looked for, since another process found nothing."""
 FREE_OPTIONS = frozenset(
     {"settings", "observe", "around", "on_failure", "name", "recompile_limit", "fail_on_limit", "error_on_recompile"}
 )
@@ -59,16 +63,16 @@ OPERATORS = ("torch", "operator", "_operator", "builtins", "math")
 # --- writing -----------------------------------------------------------------------------------------------------------------
 
 
-def dumps(program: Program, captured: Captured, code: types.CodeType, history: History) -> dict[str, Any]:
-    """An entry as data. Raises NotPortable, which says what cannot be data."""
+def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Scope, history: History) -> dict[str, Any]:
+    """An entry as data. scope: of the frame that it was captured of. Raises NotPortable, which says what cannot be data."""
     call = captured.call
     if captured.only_now is not None:
         raise NotPortable(captured.only_now)
     if captured.checked or call is not None and call.recipe is None:
-        raise NotPortable("the graph's callable is not made of data")
+        raise NotPortable(call and call.refused or "the graph's callable is not made of data")
     if captured.graph is not None:
         check_operators(captured.graph.graph.graph)
-    writer = Writer()
+    writer = Writer(functools.cache(functools.partial(tensor_places, program, scope)))
     writer.covers(code)
     guards = [writer.guard(guard) for guard in program.guards]
     conditions = [[str(r.condition.expr), r.condition.op, r.origin] for r in program.conditions]
@@ -90,6 +94,17 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, history: H
         gaps=[(name, list(gaps.items())) for name, gaps in history.gaps.items()],
         numbers=[(name, writer.value(value)) for name, value in history.numbers.items()],
     )
+
+
+def tensor_places(program: Program, scope: Scope) -> dict[int, Source]:
+    """Where guards find the program's tensors, by their ids."""
+    found: dict[int, Source] = {}
+    for source in (guard.source for guard in program.guards if guard.kind == "TENSOR"):
+        try:
+            found.setdefault(id(fetch(source, scope)), source)
+        except Exception as error:
+            let_through(error)
+    return found
 
 
 def check_operators(graph: torch.fx.Graph) -> None:
@@ -242,12 +257,38 @@ class _Frame:
     key: str
     all: list[dict[str, Any]]
     waiting: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    plain: dict[str, int] = dataclasses.field(default_factory=dict)
+    """For calls in which another process found nothing to compile: how often they are still taken for such."""
+
+    def add(self, data: dict[str, Any]) -> bytes:
+        """All that is to be stored now; of what is not compiled, and of entries, the latest."""
+        self.all = [*self.all, data]
+        of_kind = [known for known in self.all if ("plain" in known) is ("plain" in data)]
+        if len(of_kind) > MOST_ENTRIES:
+            self.all.remove(of_kind[0])
+        return marshal.dumps(self.all)
+
+
+class _Nowhere:
+    """An EntryStore that keeps nothing."""
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def put(self, key: str, content: bytes) -> None:
+        pass
+
+    def missed(self) -> None:
+        pass
+
+    def restore(self, recipe: Any) -> None:
+        return None
 
 
 class StoredEntries:
-    """What one callback has in the store of its backend."""
+    """What one callback has in the store of its backend. Without a store nothing is kept, and what would stand against it is found out."""
 
-    def __init__(self, store: EntryStore) -> None:
+    def __init__(self, store: EntryStore = _Nowhere()) -> None:  # noqa: B008  # it has no state
         self._store = store
         self._frames: dict[int, _Frame] = {}
 
@@ -285,9 +326,12 @@ class StoredEntries:
         found = self._store.get(key)
         entries = [] if found is None else marshal.loads(found)
         of_others = [data for data in entries if data["process"] != PROCESS]
-        made = self._frames[id(code)] = _Frame(weakref.ref(code), key, entries, of_others)
+        waiting = [data for data in of_others if "plain" not in data]
+        plain = {data["plain"]: TRUSTED for data in of_others if "plain" in data}
+        made = self._frames[id(code)] = _Frame(weakref.ref(code), key, entries, waiting, plain)
         return made
 
+    @paused_collection()
     def entry(
         self,
         code: types.CodeType,
@@ -321,28 +365,77 @@ class StoredEntries:
             log.warning("stored entries of %s cannot be read", code.co_qualname, exc_info=True)
         return None
 
+    def runs_plainly(self, code: types.CodeType, slots: dict[str, Any], options: CaptureOptions, outermost: bool) -> bool:
+        """Whether another process found nothing to compile in calls like this one. That is believed for the first calls; by then one is looked
+        at again, for the frame may compute something where an attribute or a global is another one now."""
+        if is_watched():
+            return False
+        try:
+            frame = self._frame(code, options, outermost)
+            call = description_of(slots)
+            left = 0 if frame is None else frame.plain.get(call, 0)
+            if frame is not None and left:
+                frame.plain[call] = left - 1
+            return left > 0
+        except Exception as error:
+            let_through(error)
+            log.warning("stored entries of %s cannot be read", code.co_qualname, exc_info=True)
+            return False
+
+    def keep_plain(self, code: types.CodeType, slots: dict[str, Any], options: CaptureOptions, outermost: bool) -> None:
+        """Stores that there is nothing to compile in calls like this one."""
+        try:
+            frame = self._frame(code, options, outermost)
+            call = description_of(slots)
+            if frame is not None and not any(data.get("plain") == call for data in frame.all):
+                self._store.put(frame.key, frame.add({"process": PROCESS, "plain": call}))
+        except Exception as error:
+            let_through(error)
+            log.warning("%s is not stored", code.co_qualname, exc_info=True)
+
+    @paused_collection()
     def keep(
         self,
         code: types.CodeType,
+        scope: Scope,
         program: Program,
         captured: Captured,
         options: CaptureOptions,
         outermost: bool,
         history: History,
-    ) -> None:
-        """Stores an entry that was made."""
+    ) -> str:
+        """Stores an entry that was made; gives why not."""
         try:
             frame = self._frame(code, options, outermost)
             if frame is None:
-                return
-            data = dumps(program, captured, code, history)
-            frame.all = [*frame.all, data][-MOST_ENTRIES:]
-            self._store.put(frame.key, marshal.dumps(frame.all))
+                return "entries with a filter of guards, or with declared shapes, are not stored"
+            data = dumps(program, captured, code, scope, history)
+            self._store.put(frame.key, frame.add(data))
         except NotPortable as why:
             log.info("%s is not stored: %s", code.co_qualname, why)
+            return str(why)
         except Exception as error:
             let_through(error)
             log.warning("%s is not stored", code.co_qualname, exc_info=True)
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+
+def description_of(slots: dict[str, Any]) -> str:
+    """What calls of a frame have in common that compute alike as a rule: classes of arguments, flags, and whether modules train."""
+    return hashlib.sha256("\n".join(f"{name} {_kind(obj, 2)}" for name, obj in slots.items()).encode()).hexdigest()
+
+
+def _kind(obj: Any, depth: int) -> str:
+    cls = type(obj)
+    if cls is bool or obj is None:
+        return str(obj)
+    if cls in (tuple, list) and depth:
+        return f"{cls.__name__}({', '.join(dict.fromkeys(_kind(part, depth - 1) for part in obj[:MOST_ENTRIES]))})"
+    if cls is dict and depth:
+        return f"dict({', '.join(f'{key!r}: {_kind(part, depth - 1)}' for key, part in obj.items() if type(key) is str)})"
+    name = type.__dict__["__qualname__"].__get__(cls)
+    return f"{name} {_C.instance_dict(obj).get('training')}" if issubclass(cls, torch.nn.Module) else name
 
 
 def key_of(code: types.CodeType, options: CaptureOptions, outermost: bool) -> str | None:

@@ -5,6 +5,7 @@ import functools
 import json
 import math
 import operator
+import sys
 
 import pytest
 import torch
@@ -36,10 +37,25 @@ class Holder:
         return 2
 
 
+def decorated(function):
+    @functools.wraps(function)
+    def outer(*args):
+        return function(*args)
+
+    return outer
+
+
+@decorated
+@decorated
+def inside():
+    return 1
+
+
 PLACED = (
+    *(inside, inside.__wrapped__, inside.__wrapped__.__wrapped__),
     *(torch, torch.nn.Linear, torch.nn.functional.gelu, torch.nn.functional.interpolate, torch.arange, torch.Tensor.view),
     *(math.sin, operator.add, len, dict, type(lambda: 0), Colour, Colour.RED, Holder.__dict__["size"], Holder.__dict__["plain"]),
-    *(vars(math), torch.Tensor.__add__, torch.nn.Linear.forward, functools.partial),
+    *(sys.modules, vars(math), torch.Tensor.__add__, torch.nn.Linear.forward, functools.partial),
 )
 
 
@@ -63,6 +79,21 @@ def test_an_address_of_something_else_now(monkeypatch):
         object_at(address)
     with pytest.raises(Changed):
         object_at(["module", "no_such_module"])
+
+
+def test_a_tensor_is_where_a_guard_finds_it():
+    place, mine, other = Item(Local("held"), 0), torch.ones(1), torch.zeros(1)
+    writer = Writer(lambda: {id(mine): place})
+    data = writer.value(mine)
+    with pytest.raises(NotPortable, match="a Tensor that no guard sees"):
+        writer.value(other)
+    for held, fits in (([other], True), ([3], False), ([], False)):
+        reader = Reader(json.loads(json.dumps(writer.document())), Scope({"held": held}, {}, {}))
+        if fits:
+            assert reader.value(data) is other
+        else:
+            with pytest.raises(Changed):
+                reader.value(data)
 
 
 def test_values_and_sources_through_json():

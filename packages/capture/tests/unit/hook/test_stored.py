@@ -87,6 +87,12 @@ def asked(x):
     first = {int: 3, float: 4}[Noted.__annotations__["a"]]
     return [x * k.value for k in Order], x + len(Order["A"].name) + Order(2).value + first
 
+def chosen(x, with_one, into):
+    into.append(1)
+    if with_one:
+        x = x + SCALE
+    return x
+
 def broken(x):
     shown = []
     for n in range(2):
@@ -378,3 +384,159 @@ def test_what_is_not_stored(process: Process, operator: None, text: str) -> None
         with torch.no_grad():
             assert repr(process.call(module.refused, X)) == repr(module.refused(X))
         assert process.captures
+
+
+TRAINED = (
+    PROGRAM
+    + """
+from torch.utils.checkpoint import checkpoint
+
+def half(x):
+    return x / 2
+
+class Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+class Trained(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.norm = torch.nn.BatchNorm1d(4)
+    def forward(self, x):
+        return checkpoint(half, self.norm(self.linear(x)) * factor(), use_reentrant=False)
+
+class Own(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+    def forward(self, x):
+        return Function.apply(x * self.weight)
+
+def updating(optimizer):
+    def update():
+        optimizer.step()
+    return update
+"""
+)
+
+
+class Trains(NamedTuple):
+    """What differs in the second process when a model is trained: texts, what it does to the model, and around it."""
+
+    kind: str = "Trained"
+    old: str = ""
+    new: str = ""
+    does: Callable[[Any], object] = lambda model: None
+    around: Callable[[], Any] = contextlib.nullcontext
+    served: bool = False
+
+
+def frozen(model: Any) -> None:
+    model.linear.weight.requires_grad_(False)
+
+
+def doubled(*given: Any) -> Any:
+    return tuple(gradient * 2 for gradient in given[-2])
+
+
+TRAINING = {
+    "nothing": Trains(served=True),
+    "a callee": Trains(old="return 3", new="return 33"),
+    "what a checkpoint runs": Trains(old="x / 2", new="x / 4"),
+    "a parameter without a gradient": Trains(does=frozen),
+    "other statistics": Trains(does=lambda model: model.norm.running_mean.fill_(3), served=True),
+    "evaluation": Trains(does=lambda model: model.eval()),
+    "a hook of a module": Trains(does=lambda model: model.linear.register_forward_hook(lambda *given: given[-1] * 2)),
+    "a hook of a backward": Trains(does=lambda model: model.norm.register_full_backward_hook(doubled)),
+    "a parametrization": Trains(does=lambda model: torch.nn.utils.parametrizations.weight_norm(model.linear)),
+    "casts": Trains(around=lambda: torch.autocast("cpu", dtype=torch.bfloat16)),
+    "hooks of what is saved": Trains(
+        around=lambda: torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t), served=True
+    ),
+    "a Function": Trains("Own"),
+    "the backward of a Function": Trains("Own", old="gradient * 3", new="gradient * 4"),
+}
+
+
+def step(process: Process, change: Trains, text: str, changed: bool) -> tuple[list[Any], list[Any]]:
+    """What a training step gives, and plain Python's."""
+    module = process.start(text)
+    results = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        model, x = getattr(module, change.kind)(), torch.rand(3, 4, requires_grad=True)
+        if changed:
+            change.does(model)
+        with change.around() if changed else contextlib.nullcontext():
+            y = process.call(model.forward, x) if compiled else model(x)
+            y.square().sum().backward()
+        results.append([y.detach(), x.grad, *(p.grad for p in model.parameters()), *model.buffers()])
+    return results[0], results[1]
+
+
+@pytest.mark.parametrize("change", TRAINING.values(), ids=TRAINING)
+def test_training_in_another_process(process: Process, change: Trains) -> None:
+    for changed in (False, True):
+        text = TRAINED.replace(change.old, change.new) if changed and change.old else TRAINED
+        found, expected = step(process, change, text, changed)
+        assert repr(found) == repr(expected)
+    assert (process.captures == 0) is change.served
+
+
+def sgd(parameters: Any, **options: Any) -> Any:
+    return torch.optim.SGD(parameters, **{"lr": 0.5, "momentum": 0.5, **options})
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "nothing": sgd,
+    "another optimizer": torch.optim.Adam,
+    "a rate": lambda parameters: sgd(parameters, lr=0.25),
+    "a momentum": lambda parameters: sgd(parameters, momentum=0.25),
+    "weight decay": lambda parameters: sgd(parameters, weight_decay=0.5),
+    "fewer parameters": lambda parameters: sgd(parameters[:1]),
+    "another order": lambda parameters: sgd(parameters[::-1]),
+    "two groups": lambda parameters: sgd([{"params": [parameters[0]]}, {"params": [parameters[1]], "lr": 1.0}]),
+}
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_an_optimizer_in_another_process(process: Process, make: Callable[[Any], Any]) -> None:
+    for made in (sgd, make):
+        module, results = process.start(TRAINED), []
+        for compiled in (True, False):
+            parameters = [torch.nn.Parameter(torch.ones(n, n)) for n in (2, 3)]
+            for parameter in parameters:
+                parameter.grad = torch.full_like(parameter, 2.0)
+            optimizer = made(parameters)
+            update = module.updating(optimizer)
+            for _ in range(3):
+                process.call(update) if compiled else update()
+            results.append([*map(repr, parameters), repr(optimizer.state_dict()["state"])])
+        assert results[0] == results[1]
+    assert (process.captures == 0) is (make is sgd)
+
+
+PLAIN = {
+    # flag, calls -> how many of them look for something to compile where another process has found nothing for a flag of False
+    "as before": (False, 2, 0),
+    "often": (False, 4, 1),
+    "another flag": (True, 1, 1),
+}
+
+
+@pytest.mark.parametrize(("flag", "calls", "captures"), PLAIN.values(), ids=PLAIN)
+def test_frames_without_anything_to_compile(
+    process: Process, monkeypatch: pytest.MonkeyPatch, flag: bool, calls: int, captures: int
+) -> None:
+    monkeypatch.setattr(stored, "TRUSTED", 3)
+    assert process.call(process.start().chosen, X, False, [0]) is X and process.captures == 1
+    module, into = process.start(), [0]
+    function = capture.optimize(backend_of(process.store))(module.chosen)
+    for _ in range(calls):
+        assert torch.equal(function(X, flag, into), X + 2 * flag)
+    assert into == [0, *[1] * calls] and process.captures == captures

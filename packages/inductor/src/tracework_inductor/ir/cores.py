@@ -10,6 +10,7 @@ __all__ = [
     "LEAST_ROTATED",
     "MOST_KEPT",
     "MOST_PUT_ASIDE",
+    "PACKED",
     "PACKED_CALLS",
     "ROTATED_AT_ONCE",
     "most_rows",
@@ -22,6 +23,8 @@ DEPTHWISE = "depthwise_gradient"
 """The same of the gradient of a depthwise convolution's weights."""
 PACKED_CALLS = ("packed_convolution(", "packed_linear(")
 """How the text of a convolution, and of a linear layer, with packed weights begins."""
+PACKED = "packed_calls"
+"""The global that all of these have in common."""
 DIGEST = "content_digest"
 """The kernel that these tell changed weights by."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..ir.cores import DEPTHWISE, DIGEST
+from ..ir.cores import DEPTHWISE, PACKED
 from ..ir.index import contiguous_strides, same
 from ..ir.scalar_ops import ops
 from ..product_costs import has_few_channels
@@ -173,7 +173,7 @@ def packed_convolution(low: Any, x: Any, other: Any, sources: Any, make: str, ac
     other = low.realize_with(other, channels_last(other.sizes)) if other is not None else None
     names = "".join(f", a{n}" for n in range(len(sources)))[2:]
     facts = (activation, *_lists((stride, padding, dilation)), groups, label)
-    target = f"packed_convolution({DIGEST}, lambda {names}: {make}, {', '.join(map(repr, facts))})"
+    target = f"packed_convolution({PACKED}, lambda {names}: {make}, {', '.join(map(repr, facts))})"
     result = low.extern(target, (x, other, *sources))
     low.images.note(result.buffer, low.buffers[result.buffer].layout)
     return result

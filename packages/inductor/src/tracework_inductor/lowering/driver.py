@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tracework_primops import place_of
+from tracework_primops import Kind, place_of
 from tracework_primops.graph.levels import several_results
 from tracework_primops.passes.edits import memory_of, writes
 
@@ -32,7 +32,7 @@ from .operands import gapped_bases, shared_operands
 from .pointwise import SAME_NAME, rounded
 from .product_layouts import product_layouts
 from .product_pieces import pieces
-from .realize import reason_to_realize
+from .realize import is_computed_again, reason_to_realize
 from .registry import LOWERINGS, VIEWS, Refused
 from .row_padding import RowPadding
 from .tile_products import tile_products
@@ -41,6 +41,8 @@ from .vector_products import vector_products
 from .written_inputs import raises_after_write, written_inputs
 
 log = logging.getLogger("tracework.fallbacks")
+_MANY_LAZIES = 64
+"""Above so many, those that nobody needs any longer are looked for."""
 _LARGE_COPY = 1 << 20
 """Up to so many bytes a copy costs next to nothing beside a CUDA graph that is recorded anew."""
 
@@ -85,6 +87,7 @@ class Lowering:
         self.origin: str | None = None
         self.token: str | None = None
         self._lazies: list[tuple[Any, Lazy]] = []
+        self._most_lazies = _MANY_LAZIES
         self.values: dict[Any, Any] = {}
         """Node -> what it was lowered to."""
         self.padded: dict[Any, Strided] = {}
@@ -529,6 +532,8 @@ class Lowering:
             self.origin = node.meta.get("origin")
             args = _resolve(node.args, values)
             kwargs = _resolve(dict(node.kwargs), values)
+            if getattr(node.target, "kind", None) is Kind.POINTWISE:
+                args = self._computed_once(args)
             value = self._lower(node, args, kwargs)
             if self.options.rounds and getattr(node.target, "name", None) not in VIEWS:
                 value = rounded(value)
@@ -547,6 +552,18 @@ class Lowering:
             if reason_to_realize(value, users, self.options, self.buffers) is not None:
                 return self._realize_narrow(value) or self.realize(value)
         return value
+
+    def _computed_once(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Operands of an elementwise op, in memory where the op's loops would compute them again and again."""
+        operands = tuple(map(settled, operands))
+        lazies = [v for v in operands if isinstance(v, Lazy)]
+        if not lazies or not hasattr(self.spec, "sizes"):
+            return operands
+        reads = frozenset[str]().union(*(v.reads for v in operands if isinstance(v, (Lazy, Strided))))
+        strides = self.images.strides(self.spec, reads)
+        return tuple(
+            self.realize(v) if isinstance(v, Lazy) and is_computed_again(v, self.spec.sizes, strides) else v for v in operands
+        )
 
     def _give_strides(self, value: Any) -> Any:
         if isinstance(value, Lazy) and value.strides is None and hasattr(self.spec, "strides"):
@@ -624,6 +641,10 @@ class Lowering:
     def settle_readers(self, buffer: str) -> None:
         """Gives memory to every value that reads `buffer`, which the current node overwrites, and that a later node needs."""
         known: dict[Any, bool] = {self.node: False}
+        if len(self._lazies) > self._most_lazies:  # what nobody needs any longer nobody ever will
+            unfinished: dict[Any, bool] = {self.node: True}
+            self._lazies = [(node, value) for node, value in self._lazies if self._needed_later(node, unfinished)]
+            self._most_lazies = 2 * len(self._lazies) + _MANY_LAZIES
         for node, value in self._lazies:
             at = value.realized
             if at is None and buffer in value.reads and self._needed_later(node, known):
@@ -634,12 +655,13 @@ class Lowering:
                 self.values[node] = self.realize_in(value, dense_strides(value.sizes, value.strides))
 
     def _needed_later(self, node: Any, known: dict[Any, bool]) -> bool:
-        """Whether a node that is still to come reads the lazy value of `node`, itself or through other lazy values."""
+        """Whether a node that is still to come reads the lazy value of `node`, itself or through other lazy values. known: of some nodes, the
+        current one among them, which is still to come or not."""
         if node not in known:
             known[node] = any(
                 user not in self.values or (not _in_memory(self.values[user]) and self._needed_later(user, known))
                 for user in node.users
-                if user is not self.node
+                if user is not self.node or known[user]
             )
         return known[node]
 

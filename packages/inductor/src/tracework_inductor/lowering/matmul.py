@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..ir.buffer import BufferLayout
-from ..ir.cores import DIGEST, GEMM
+from ..ir.cores import GEMM, PACKED
 from ..ir.index import same
 from ..ir.scalar_ops import ops
 from .cpu_products import own_addend, own_product
@@ -118,7 +118,7 @@ def int_mm(low: Any, a: Any, b: Any) -> Any:
 def packed_linear(low: Any, x: Any, sources: Any, make: str, label: str) -> Any:
     """What passes/packed_linear.py found."""
     names = ", ".join(f"a{n}" for n in range(len(sources)))
-    return low.extern(f"packed_linear({DIGEST}, lambda {names}: {make}, {label!r})", (*_windows(low, (x,)), None, *sources))
+    return low.extern(f"packed_linear({PACKED}, lambda {names}: {make}, {label!r})", (*_windows(low, (x,)), None, *sources))
 
 
 def _with_tiles(low: Any, library: Callable[[], Any], *operands: Any) -> Any:

@@ -1,10 +1,11 @@
 """When a lazy value becomes a buffer: one list of reasons."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ..ir.buffer import Buffer
-from ..ir.index import constant_product
+from ..ir.index import Size, constant_product
 from ..options import InductorOptions
+from .layout import is_static
 from .value import Lazy
 
 Buffers = Mapping[str, Buffer]
@@ -65,3 +66,27 @@ def reason_to_realize(value: Lazy, users: int, options: InductorOptions, buffers
         if test(value, users, options, buffers):
             return reason
     return None
+
+
+MOST_AGAIN = 1 << 18
+"""Instructions, some 20 us of one core: a loop of its own costs less, and the loop that reads the result is simpler."""
+LEAST_COST = 4
+"""Of what is computed again: less takes no longer than to load it."""
+
+
+def is_computed_again(value: Lazy, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Whether loops over `sizes` on a CPU, in the order of strides, take longer for a value that they compute for each of their elements than
+    for one that is computed for each of its own.
+
+    A dim that is repeated inside of all that the value has does not count: loops compute the value before it.
+    """
+    if value.device.type != "cpu" or value.cost < LEAST_COST:
+        return False
+    own = [*[1] * (len(sizes) - value.ndim), *value.sizes]
+    steps = [s for s in strides if isinstance(s, int)]
+    changing = [step for size, step in zip(own, steps, strict=False) if size != 1]
+    if len(steps) < len(strides) or not is_static((*own, *sizes)) or not changing:
+        return False
+    inner = min(changing)
+    repeats = constant_product(n for n, mine, step in zip(sizes, own, steps, strict=True) if mine == 1 and step > inner)
+    return value.cost * constant_product(own) * (repeats - 1) >= MOST_AGAIN

@@ -1,5 +1,7 @@
-"""Reductions as loop nests; variance in two passes over the same rows."""
+"""Reductions as loop nests; variance in two passes over the same rows, or over blocks of them that a CPU's caches hold."""
 
+import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -196,6 +198,8 @@ def var_mean(low: Any, x: Any, dims: Any, correction: Any = 1, keepdim: bool = F
         mean, squares = (
             reduce(low, x, dims, True, k, wide, lambda v, _: ops.to_dtype(v, wide)) for k in ("mean", "squared_deviations")
         )
+    elif (parts := block_dims(x, dims, low.node.args[0].meta["spec"].strides)) is not None:
+        mean, squares = (reshape(low, v, _kept(x.sizes, dims)) for v in _by_blocks(low, x, dims, parts, wide))
     else:
         total = reduce(low, x, dims, True, "sum", wide, lambda v, _: ops.to_dtype(v, wide))
         mean = _divided(low, total, count, 0, wide)
@@ -211,6 +215,82 @@ def var_mean(low: Any, x: Any, dims: Any, correction: Any = 1, keepdim: bool = F
         sizes = [s for d, s in enumerate(x.sizes) if d not in dims]
         results = [reshape(low, r, sizes) for r in results]
     return tuple(results)
+
+
+def _kept(sizes: Sequence[Size], dims: Sequence[int]) -> list[Size]:
+    return [1 if d in dims else s for d, s in enumerate(sizes)]
+
+
+LARGE = 1 << 23
+"""Bytes that a CPU would read twice from memory."""
+CACHED = 1 << 18
+"""Bytes of a block, which it reads twice from a core's cache."""
+LEAST_BLOCK = 64
+"""Elements of a block that are one result's: what is kept for each is little beside them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockDims:
+    """The dimensions whose elements are all of one block, and that of which a block has so many neighbours, if any."""
+
+    whole: tuple[int, ...]
+    part: tuple[int, int] | None
+
+
+def block_dims(x: Any, dims: Sequence[int], strides: Sequence[Size]) -> BlockDims | None:
+    """How to cut what a CPU reduces into blocks that its caches hold; None where they hold all that is one result's, or it is no CPU."""
+    sizes = [s for s in x.sizes if isinstance(s, int)]
+    steps = [s for s in strides if isinstance(s, int)]
+    if x.device.type != "cpu" or len(sizes) < x.ndim or len(steps) < x.ndim:
+        return None
+    if math.prod(sizes) * x.dtype.itemsize < LARGE:
+        return None
+    whole: list[int] = []
+    for dim in sorted((d for d in dims if sizes[d] > 1), key=lambda d: steps[d]):
+        around = [d for d in range(x.ndim) if d not in dims and steps[d] < steps[dim]]
+        step = math.prod(sizes[d] for d in (*whole, *around)) * x.dtype.itemsize
+        if step * sizes[dim] > CACHED:
+            part = max((n for n in range(1, CACHED // step + 1) if sizes[dim] % n == 0), default=1)
+            found = BlockDims(tuple(whole), (dim, part) if part > 1 else None)
+            return found if math.prod(sizes[d] for d in whole) * part >= LEAST_BLOCK else None
+        whole.append(dim)
+    return None
+
+
+def _by_blocks(low: Any, x: Any, dims: Sequence[int], parts: BlockDims, wide: torch.dtype) -> tuple[Any, Any]:
+    """Mean and sum of squared differences from it, of those of blocks: each block is read while it is in a cache."""
+    sizes, whole, rest = list(x.sizes), list(parts.whole), list(dims)
+    if parts.part is not None:
+        dim, step = parts.part
+        sizes[dim : dim + 1] = [sizes[dim] // step, step]
+        whole = [d + (d > dim) for d in whole] + [dim + 1]
+        rest = [d + (d > dim) for d in rest] + [dim + 1]
+        x = reshape(low, x, sizes)
+    rest = [d for d in rest if d not in whole]
+    inside, outside = (constant_product([sizes[d] for d in several]) for several in (whole, rest))
+    total = reduce(low, x, sorted(whole), True, "sum", wide, lambda v, _: ops.to_dtype(v, wide))
+    centred = elementwise(low, (x, total), wide, lambda v, t: ops.sub(ops.to_dtype(v, wide), _over(t, inside, wide)), 2)
+    squares = reduce(low, centred, sorted(whole), True, "sum", wide, lambda v, _: _squared(v))
+    drift = reduce(low, centred, sorted(whole), True, "sum", wide, lambda v, _: v)
+    # of a block: what its squares are from its own mean, and how far off its rounded mean is
+    squares = elementwise(low, (squares, drift), wide, lambda s, d: _without_drift(s, _over(d, inside, wide), d, wide), 3)
+    totals, total = total, reduce(low, total, sorted(rest), True, "sum", wide, lambda v, _: v)
+    mean = _divided(low, total, inside * outside, 0, wide)
+    # the difference first: what a rounded mean is off by is lost in it
+    from_mean = lambda t, d, m: ops.add(ops.sub(_over(t, inside, wide), m), _over(d, inside, wide))
+    apart = elementwise(low, (totals, drift, mean), wide, from_mean, 4)
+    within = reduce(low, squares, sorted(rest), True, "sum", wide, lambda v, _: v)
+    between = reduce(low, apart, sorted(rest), True, "sum", wide, lambda v, _: _squared(v))
+    drift = reduce(low, apart, sorted(rest), True, "sum", wide, lambda v, _: v)
+
+    def together(w: Any, b: Any, d: Any) -> Any:
+        return ops.add(w, ops.mul(_without_drift(b, _over(d, outside, wide), d, wide), ops.constant(float(inside), wide)))
+
+    return mean, elementwise(low, (within, between, drift), wide, together, 4)
+
+
+def _over(value: Any, count: int, dtype: torch.dtype) -> Any:
+    return ops.div(value, ops.constant(float(count), dtype))
 
 
 ONE_PASS = 1024

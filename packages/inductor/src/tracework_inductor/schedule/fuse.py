@@ -77,7 +77,11 @@ class Fuser:
 
     def _inherit(self, group: Group, before: int) -> None:
         bit = 1 << group.number
+        if not before & ~bit & ~group.ancestors:
+            return
         group.ancestors |= before & ~bit
+        if group.nodes_mask.bit_count() == 1:  # nobody has it as an ancestor yet
+            return
         for other in self.groups:
             if other.ancestors & bit:
                 other.ancestors |= group.ancestors & ~(1 << other.number)
@@ -94,7 +98,7 @@ class Fuser:
     def _makes_cycle(self, group: Group, before: int) -> bool:
         bit = 1 << group.number
         rest = before & ~bit
-        return any(rest >> other.number & 1 and other.ancestors & bit for other in self.groups)
+        return rest != 0 and any(rest >> other.number & 1 and other.ancestors & bit for other in self.groups)
 
     def _ranked(self, node: LoopNode) -> list[tuple[Group, int]]:
         """Groups that share memory traffic with the node, most bytes first."""

@@ -174,9 +174,18 @@ def _neighbours(p: Proposal) -> str | None:
     alike = same_all([*own, *reduced], [*p.group.outer, *p.group.inner]) or same_all(own, p.group.outer)
     if not alike or len(p.candidate.outer) > len(p.group.outer):
         return "they share only what they read and have other axes"
+    if p.node.device.type == "cpu" and own and _shares_single_elements(p):
+        return "they share only single elements"
     if order is not None and _writes_across(p):
         return "it writes across the order in which the others read"
     return "they walk what both read in another order" if reduced and p.group.inner and _crosses(p) else None
+
+
+def _shares_single_elements(p: Proposal) -> bool:
+    """Whether of what members read the node reads some, but of no tensor more than one element."""
+    read = p.group.reads
+    shared = [i for i in p.node.body.loads() if i.args[0] in read]
+    return bool(shared) and not any(isinstance(i.args[1], Expr) for i in shared)
 
 
 def _writes_across(p: Proposal) -> bool:

@@ -6,9 +6,11 @@ the group's variables, which are created from the sizes whenever they change.
 """
 
 import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..ir.body import Instruction
+from ..ir.body import Axis, Instruction
 from ..ir.buffer import LoopNode
 from ..ir.index import Size, product, refine, reshape_index, same, same_all, substitute, symbol
 from ..ir.scalar_ops import COLUMNS
@@ -32,23 +34,36 @@ def axis_sizes(node: LoopNode) -> tuple[list[Size], list[Size]]:
     return [a.size for a in node.body.axes], [a.size for a in node.body.reduction_axes]
 
 
-def variables(prefix: str, sizes: list[Size]) -> list[Any]:
+def variables(prefix: str, sizes: Sequence[Size]) -> list[Any]:
     """The group's loop variables."""
     return [symbol(f"{prefix}{n}", 0, None) for n in range(len(sizes))]
 
 
 def mapping(member: Member, outer: list[Size], inner: list[Size]) -> dict[Any, Size]:
     """The member's loop variables as expressions of the group's."""
-    xs, rs = variables("x", outer), variables("r", inner)
-    if member.repeated:
-        outer, xs = [], []
-    axes, reduced = list(member.node.body.axes), list(member.node.body.reduction_axes)
+    axes, reduced = member.node.body.axes, member.node.body.reduction_axes
     if member.order is not None:
-        axes = [axes[k] for k in member.order]
+        axes = tuple(axes[k] for k in member.order)
+    return dict(_mapped(axes, reduced, member.level, member.repeated, tuple(outer), tuple(inner)))
+
+
+@functools.lru_cache(1 << 12)
+def _mapped(
+    axes: tuple[Axis, ...],
+    reduced: tuple[Axis, ...],
+    level: str,
+    repeated: bool,
+    outer: tuple[Size, ...],
+    inner: tuple[Size, ...],
+) -> Mapping[Any, Size]:
+    """The same, which is asked for each member by each rule of each node that may join."""
+    xs, rs = variables("x", outer), variables("r", inner)
+    if repeated:
+        outer, xs = (), []
     if reduced:
         pairs = [(axes, outer, xs), (reduced, inner, rs)]
-    elif member.level == "full":
-        pairs = [(axes, [*outer, *inner], [*xs, *rs])]
+    elif level == "full":
+        pairs = [(axes, (*outer, *inner), [*xs, *rs])]
     else:
         pairs = [(axes, outer, xs)]
     result: dict[Any, Size] = {}
@@ -209,6 +224,8 @@ def _reduced_across(group: Group, node: LoopNode) -> list[Candidate]:
 
 def _permuted(group: Group, node: LoopNode, own: list[Size]) -> list[Candidate]:
     """The node's axes in the order that makes it walk a buffer of the group as the group wrote it."""
+    if len(own) < 2:
+        return []
     written: dict[str, tuple[list[Size], Member]] = {}
     for m in group.members:
         for store in m.node.body.stores():
@@ -245,6 +262,7 @@ def _as_read(group: Group, node: LoopNode, own: list[Size]) -> list[Candidate]:
     return []
 
 
+@functools.lru_cache(1 << 12)
 def _step(expr: Any, var: Any) -> Size:
     step = 0 if isinstance(expr, int) else expr.coefficient(var)
     return -1 if step is None else step

@@ -78,8 +78,9 @@ class MemoryPlanner:
     def _step(self, n: int, kernel: Kernel) -> MemoryStep:
         allocate: list[str] = []
         reuse: list[tuple[str, str]] = []
-        dying = [b for b in sorted(kernel.reads) if self._dies(b, n)]
-        for name in sorted(kernel.writes, key=lambda b: (b not in kernel.reads, b)):  # what may be taken is made first
+        reads, writes = kernel.reads, kernel.writes
+        dying = [b for b in sorted(reads) if self._dies(b, n)]
+        for name in sorted(writes, key=lambda b: (b not in reads, b)):  # what may be taken is made first
             if not self._owned(name) or name in self.made:
                 continue
             self.made.add(name)
@@ -93,7 +94,7 @@ class MemoryPlanner:
         self.peak = max(self.peak, self.live_bytes)
         taken = {old for _, old in reuse}
         # A library call's result is torch's own tensor; those we allocated and those it made can both be used again.
-        ended = [b for b in sorted({*dying, *[w for w in kernel.writes if self._dies(w, n)]}) if b not in taken]
+        ended = [b for b in sorted({*dying, *[w for w in writes if self._dies(w, n)]}) if b not in taken]
         self.free_list += [
             b for b in ended if b in self.read or self.buffers[b].kind != "extern"
         ]  # nobody looks at what others are

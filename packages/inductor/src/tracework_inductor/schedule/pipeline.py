@@ -15,6 +15,7 @@ from .operators import runs_between
 from .order import launch_order
 from .passes import KernelBuilder
 from .plan import ExternKernel, Kernel, KernelPlan, MemoryPlan, Program, core_kernel
+from .tables import in_tables
 
 
 def schedule(program: Program, options: InductorOptions, capabilities: Capabilities, choose: Choose | None = None) -> KernelPlan:
@@ -53,6 +54,7 @@ def _plan(program: Program, options: InductorOptions, capabilities: Capabilities
 
         name = f"kernel{len(kernels)}"
         kernels.append(KernelBuilder(group, program.buffers, needed, capabilities).build(name))
+    kernels = in_tables(kernels, program.buffers)
     if capabilities.batches:
         kernels = batched(kernels, program.buffers)
     return KernelPlan(program, tuple(kernels), MemoryPlan((), 0), tuple(fuser.refusals))

@@ -16,8 +16,8 @@ from .plan import ExternKernel, Kernel, MemoryStep, Program, Workspace
 ALIGNMENT = {"cpu": 64, "cuda": 256}
 LEAST = 1 << 20
 """Bytes on the CPU; with fewer, the C library keeps the memory by itself."""
-LEAST_BUFFERS = 3
-"""On a GPU; taking a workspace costs as much as two allocations."""
+LEAST_BUFFERS = {"cpu": 16, "cuda": 3}
+"""From so many on a workspace costs less than allocating each: on a GPU as much as two allocations, on the CPU as some."""
 ROOM = {"cpu": 1 << 62, "cuda": 32 << 20}
 """Bytes of a workspace: on a GPU, about what torch itself keeps for the matrix library of each stream."""
 ROUNDING = 2 << 20
@@ -71,7 +71,7 @@ def place(program: Program, kernels: Sequence[Kernel], steps: Sequence[MemorySte
         occupied.sort()
         offsets.update(dict.fromkeys(members, start))
         size = max(size, start + wanted)
-    enough = size >= LEAST if device == "cpu" else len(offsets) >= LEAST_BUFFERS
+    enough = len(offsets) >= LEAST_BUFFERS[device] or device == "cpu" and size >= LEAST
     return Workspace(size, offsets) if enough and offsets else Workspace()
 
 

@@ -79,3 +79,37 @@ def test_written_out_functions_are_accurate(name: str) -> None:
     exact = artifact_check(x.double())
     error = ((actual.double() - exact).abs() / exact.abs().clamp_min(1e-37)).max()
     assert error < 6e-7
+
+
+def regions(x: object, windows: object) -> object:
+    """Scores, and a mask of -100 between places of different regions of a window, the same for all heads."""
+    p = prims
+    mask = p.sub(p.reshape(windows, (64, 1, 49)), p.reshape(windows, (64, 49, 1)))
+    mask = p.where(p.eq(mask, 0.0), 0.0, p.where(p.ne(mask, 0.0), -100.0, mask))
+    return p.add(x, p.reshape(mask, (64, 1, 49, 49)))
+
+
+def gated(x: object, gate: object) -> object:
+    """Images times a gate of each channel, which is the last of four dims where images are 56 high at the second."""
+    x = prims.permute(x, (0, 3, 1, 2)) if x.sizes[1] == 56 else x
+    return prims.mul(x, prims.sigmoid(prims.add(prims.mul(gate, 0.5), 0.5)))
+
+
+@pytest.mark.parametrize(
+    "program, shapes, loops",
+    [
+        (regions, ((64, 3, 49, 49), (64, 49)), 2),
+        (regions, ((64, 1, 49, 49), (64, 49)), 1),  # each element of the mask is read once
+        (lambda x, s: prims.add(x, prims.mul(prims.add(s, 1.0), 2.0)), ((4096, 96), (96,)), 1),  # cheap
+        (lambda x, s: prims.mul(x, prims.rsqrt(prims.add(prims.mul(prims.mul(s, 0.5), s), 1.0))), ((4096, 96), (96,)), 2),
+        (lambda x, s: prims.mul(x, prims.rsqrt(prims.add(prims.mul(prims.mul(s, 0.5), s), 1.0))), ((96, 96), (96,)), 1),  # few
+        (lambda x, s: prims.mul(x, prims.rsqrt(prims.add(prims.mul(prims.mul(s, 0.5), s), 1.0))), ((4096, 96), (4096, 1)), 1),
+        (gated, ((1, 96, 56, 56), (1, 96, 1, 1)), 1),
+        (gated, ((1, 56, 56, 96), (1, 96, 1, 1)), 2),  # channels-last in memory
+    ],
+)
+def test_what_is_the_same_for_many_rows_is_computed_once(program: object, shapes: tuple, loops: int) -> None:
+    made = torch.Generator().manual_seed(0)
+    x, s = (torch.randint(0, 3, shape, generator=made).float() for shape in shapes)
+    artifact = check(program, x, s)
+    assert sum(kernel.name.partition("_")[0] != "content" for kernel in artifact.kernels) == loops

@@ -21,7 +21,7 @@ CASES = {
     "mm": (call("torch.ops.aten.mm.default", [(4, 8), (8, 2)], (4, 2)), "mm", 2 * 4 * 8 * 2),
     "addmm": (call("torch.ops.aten.addmm.default", [(2,), (4, 8), (8, 2)], (4, 2)), "addmm", 2 * 4 * 8 * 2),
     "gemm": (call("gemm", [(4, 8), (8, 2)], (4, 2), None), "gemm", 2 * 4 * 8 * 2),
-    "packed": (call("packed_linear(content_digest, lambda a: a, 'w')", [(4, 8)], (4, 2), None), "packed_linear", 2 * 4 * 8 * 2),
+    "packed": (call("packed_linear(packed_calls, lambda a: a, 'w')", [(4, 8)], (4, 2), None), "packed_linear", 2 * 4 * 8 * 2),
     "convolution": (
         call("torch.ops.aten.convolution.default", [(1, 3, 8, 8), (4, 3, 3, 3)], (1, 4, 8, 8), *CONVOLUTION),
         "convolution",

@@ -30,7 +30,7 @@ def grows_and_shrinks(x, w, v):
 
 @pytest.mark.parametrize(("scale", "device", "reused"), [(1024, "cuda", False), (128, "cuda", True), (128, "cpu", True)])
 def test_large_memory_is_not_held_over_an_allocation(scale, device, reused, monkeypatch):
-    monkeypatch.setattr(workspace, "LEAST_BUFFERS", 100)
+    monkeypatch.setitem(workspace.LEAST_BUFFERS, "cuda", 100)
     plan = plan_of(grows_and_shrinks, (2 * scale, scale), (scale, scale), (scale, 4 * scale), device=device)
     first_large = next(n for n, step in enumerate(plan.memory.steps) if plan_size(plan, step) == 8 * scale**2)
     held = {old for step in plan.memory.steps[:first_large] for old in step.free}
@@ -57,7 +57,7 @@ def small_and_large(x, w, v):
 def test_a_workspace_takes_no_more_than_the_allocator_would(program, scale, monkeypatch):
     sizes = (2 * scale, scale), (scale, scale), (scale, 4 * scale)
     placed = plan_of(program, *sizes)
-    monkeypatch.setattr(workspace, "LEAST_BUFFERS", 100)
+    monkeypatch.setitem(workspace.LEAST_BUFFERS, "cuda", 100)
     plain = plan_of(program, *sizes)
     assert not plain.memory.workspace.size and (placed.memory.workspace.size or scale > 128)
     assert placed.memory.workspace.size <= workspace.ROOM["cuda"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tracework_runtime import results
+from tracework_runtime import huge_pages, results
 from tracework_runtime._C import Launcher, Program
 from tracework_runtime.errors import ArtifactError
 from tracework_runtime.host import library
@@ -68,6 +68,7 @@ class _Kind(enum.IntEnum):
     FREE = 5
     RETURN = 6
     LIBRARY = 7
+    TABLE = 8
 
 
 class NotInterpreted(Exception):
@@ -115,6 +116,8 @@ class _Assembler:
             self._write(name)
         rest = self._bind(lines[1:])
         self._settle_after = len(self._code)
+        if matrices := self._matrices(names, lines):
+            self._add(_Kind.CALL, huge_pages.ReadAgain(), map(self._read, matrices))
         for number, line in enumerate(rest, len(lines) - len(rest)):
             if number in self._watched:
                 self._python([f"line_begins({number})"], (), ())
@@ -131,6 +134,16 @@ class _Assembler:
             return Program(*counts, symbols, self._settle_after, functions[settle], code)
         except (TypeError, ValueError) as error:
             raise ArtifactError(f"a host program that does not fit its kernels: {error}") from error
+
+    def _matrices(self, names: Sequence[str], lines: Sequence[Line]) -> list[str]:
+        """The inputs that kernels read whole at the speed of memory."""
+        found: dict[str, None] = {}
+        for line in lines:
+            kernel = self._kernels.get(line.function) if isinstance(line, Launch) else None
+            if isinstance(line, Launch) and kernel is not None:
+                operands = [line.operands[n] for n in kernel.launch.get("matrices", ())]
+                found |= {o.name: None for o in operands if isinstance(o, Address) and o.name in names}
+        return list(found)
 
     def _bind(self, lines: Sequence[Line]) -> Sequence[Line]:
         """Reads all symbols at once; the lines behind."""
@@ -225,6 +238,9 @@ class _Assembler:
             operands += [at, self._number(number)]
         if isinstance(function, Launcher):
             self._add(_Kind.LAUNCH, function, operands)
+            return
+        if kernel.launch.get("table") and isinstance(function, CFuncPtr):
+            self._add(_Kind.TABLE, None, operands, address=ctypes.cast(function, ctypes.c_void_p).value or 0)
             return
         result = _RESULTS.get(kernel.launch.get("result", "void"))
         whole = all(t.startswith("*") or t == "i64" for t in kernel.signature) and len(kernel.signature) == len(line.operands)

@@ -20,7 +20,7 @@ from tracework_runtime.build.cpp import Product
 from tracework_runtime.elf import is_whole
 from tracework_runtime.errors import LoadError
 
-__all__ = ["ARGUMENT_TYPES", "bind", "open_library"]
+__all__ = ["ARGUMENT_TYPES", "bind", "in_table", "open_library"]
 
 log = logging.getLogger("tracework.runtime.cache")
 ARGUMENT_TYPES: dict[str, Any] = {
@@ -109,6 +109,11 @@ def bind(kernel: KernelSource, library: ctypes.CDLL) -> Callable[..., Any]:
     function.argtypes = [_argument(kernel, text) for text in kernel.signature]
     function.restype = ARGUMENT_TYPES[kernel.launch.get("result", "void")]
     return function
+
+
+def in_table(*values: int) -> ctypes.Array[ctypes.c_int64]:
+    """Addresses and numbers as a kernel reads them that takes a table."""
+    return (ctypes.c_int64 * len(values))(*values)
 
 
 def _argument(kernel: KernelSource, text: str) -> Any:

@@ -126,6 +126,20 @@ def test_kernels_get_all_their_operands(count, result):
     assert failed == ([5 << 32] if result == "i64" else [])
 
 
+@pytest.mark.parametrize("count", [1, 5, 3 * MOST_OPERANDS])
+def test_a_table_has_all_operands_in_memory(count):
+    kernels = Kernels("void", k0=("*f",))
+    kernels.sources = [KernelSource("k0", "cpp", "", ("*",), {"table": True})]
+    seen = []
+    kernels.functions["k0"] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
+        lambda table: seen.append(list((ctypes.c_int64 * (count + 1)).from_address(table)))
+    )
+    x = torch.ones(3)
+    lines = Inputs(("x",)), Launch("k0", (*range(-3, count - 3), Address("x", 4))), Return((), ())
+    assert program(lines, kernels)([x]) == ()
+    assert seen == [[*range(-3, count - 3), x.data_ptr() + 4]]
+
+
 def test_a_failure_is_raised_and_ends_the_call():
     kernels = Kernels("i32", k0=("*f",))
     lines = Inputs(("x",)), *[Launch("k0", (Address("x"),), "raise ValueError(failed)")] * 2, Return((), ())

@@ -177,10 +177,15 @@ class Program:
         return dataclasses.replace(self, graph=graph, inputs=tuple(copied(inputs)))
 
     def live(self, calls: Collection[fx.Node], values: Mapping[fx.Node, Any]) -> list[fx.Node]:
-        """Those of these calls whose values are tensors that the rest of the graph, or its caller, reads; writes to inputs, which nobody reads."""
+        """Those of these calls whose values are tensors that the rest of the graph, or its caller, reads; writes to inputs, which nobody reads.
+        Memory without values is none of them: it differs from run to run."""
         outside = [n for n in self.graph.nodes if n not in calls]
         read = {n for node in outside for n in node.all_input_nodes}
-        return [n for n in calls if isinstance(values[n], torch.Tensor) and (n in read or not n.users)]
+        return [
+            n
+            for n in calls
+            if isinstance(values[n], torch.Tensor) and (n in read or not n.users) and "empty" not in str(n.target)
+        ]
 
 
 def _needed(kept: set[fx.Node], outputs: Sequence[fx.Node]) -> set[fx.Node]:

@@ -127,7 +127,7 @@ class Trial:
 
     def inductor_options(self) -> inductor.InductorOptions:
         """What inductor is told."""
-        return dataclasses.replace(self._compiler.inductor.under(inductor.Settings.now()), **self.knobs.inductor)
+        return dataclasses.replace(self._compiler.inductor.under(runtime.Settings.now()), **self.knobs.inductor)
 
     # stages -----------------------------------------------------------------------------------------------------------------
 

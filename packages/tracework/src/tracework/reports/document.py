@@ -44,6 +44,7 @@ def document(recorder: Recorder, what: str) -> dict[str, Any]:
         "graphs": [graph_row(number, graph) for number, graph in enumerate(recorder.captured)],
         "breaks": [ROWS["break"](each) for each in recorder.breaks],
         "recompiles": [ROWS["recompile"](each) for each in recorder.recompiles],
+        "stored": [ROWS["stored"](each) for each in recorder.stored],
         "plain": [ROWS["plain"](each) for each in recorder.plain],
         "uncompiled": [ROWS["uncompiled"](each) for each in recorder.uncompiled],
         "compiled": compiled,
@@ -104,6 +105,7 @@ ROWS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
         "why": p.why,
         "break": p.stop.as_dict() if p.stop else None,
     },
+    "stored": lambda s: {"function": s.name, "file": s.filename, "line": s.line, "loaded": s.loaded, "why": s.why},
     "uncompiled": lambda u: {"place": u.place, "why": u.reason},
 }
 """What capture tells -> its row."""

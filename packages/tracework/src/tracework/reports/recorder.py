@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +46,7 @@ class Recorder:
     breaks: list[Any] = field(default_factory=list)
     plain: list[Any] = field(default_factory=list)
     recompiles: list[Any] = field(default_factory=list)
+    stored: list[Any] = field(default_factory=list)
     uncompiled: list[Any] = field(default_factory=list)
     compiled: list[Compiled] = field(default_factory=list)
     spans: list[activity.Span] = field(default_factory=list)
@@ -61,11 +64,16 @@ class Recorder:
         self._stack.close()
 
     def _of_capture(self, event: str, what: Any) -> None:
+        with _apart():
+            self._keep(event, what)
+
+    def _keep(self, event: str, what: Any) -> None:
         kept = {
             "captured": self.captured,
             "break": self.breaks,
             "plain": self.plain,
             "recompile": self.recompiles,
+            "stored": self.stored,
             "uncompiled": self.uncompiled,
         }[event]
         if event == "captured" or what not in kept:
@@ -73,6 +81,10 @@ class Recorder:
 
     def product(self, stage: str, product: Any) -> None:
         """As a watcher of products."""
+        with _apart():
+            self._product(stage, product)
+
+    def _product(self, stage: str, product: Any) -> None:
         own = self.current()
         if stage == "graph":
             graph, spec = product
@@ -90,6 +102,11 @@ class Recorder:
 
     def loaded(self, compiled: Any) -> Any:
         """The same function, or one whose steps are timed."""
+        with _apart():
+            return self._timed(compiled)
+        return compiled
+
+    def _timed(self, compiled: Any) -> Any:
         own = self.current()
         if not self.profile or own is None:
             return compiled
@@ -102,3 +119,12 @@ class Recorder:
     def current(self) -> Compiled | None:
         """What this thread is compiling."""
         return getattr(self._now, "compiled", None)
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """What fails in here is told, and the program that is looked at goes on."""
+    try:
+        yield
+    except Exception as error:
+        warnings.warn(f"report: a part is missing: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)

@@ -46,3 +46,10 @@ def test_copies_share_what_their_originals_share():
     a, b, c = copied([x[2:], x, 3])
     b.zero_()
     assert not a.any() and x[1] == 1 and c == 3
+
+
+def test_memory_without_values_is_no_result_of_a_part():
+    (case,) = tracework.case(lambda x: torch.empty_like(x).fill_(2) * x)(torch.ones(3))
+    whole = Program.of(case.graph(), case.level, case.inputs)
+    made, filled = whole.calls[:2]
+    assert whole.live([made], whole.values()) == [] and whole.live([made, filled], whole.values()) == [filled]

@@ -6,9 +6,10 @@ from typing import Any
 
 from tracework_runtime import KernelSource
 
-from ...schedule.plan import CoreKernel, LoopKernel
+from ...schedule.plan import CoreKernel, KernelBatch, LoopKernel
 from ...target import Capabilities
 from ..renderer import KERNEL_NAME, RenderedKernel
+from . import table
 from .blocks import CHAIN
 from .cores import CORES
 from .kernel import CppKernel
@@ -43,10 +44,12 @@ class CppRenderer:
     language: str = "cpp"
     capabilities: Capabilities = Capabilities(row_scratch=128 * 1024, column_rows=CHAIN, unrolls=True)
 
-    def render(self, kernel: LoopKernel | CoreKernel) -> RenderedKernel:
+    def render(self, kernel: LoopKernel | CoreKernel | KernelBatch) -> RenderedKernel:
         """The kernel as text."""
         if isinstance(kernel, CoreKernel):
             return CORES[kernel.node.core](kernel, self.grain)
+        if isinstance(kernel, KernelBatch):
+            return table.render(kernel, self.grain)
         return CppKernel(kernel, self.grain).render()
 
     def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["next_rows", "rows_looked_up_next"]
 
-DISTANCE = 2048
+DISTANCE = 8192
 """Bytes of rows that are under way."""
 MOST_ROWS = 8
 SHORTEST = 128
@@ -59,6 +59,8 @@ def _distance(kernel: LoopKernel, buffer: str, last: Axis) -> int:
 def rows_looked_up_next(k: CppKernel, body: LoopBody, ahead: int) -> list[NextRow]:
     """Of what is looked up at places that a row's first instructions, `ahead` of them, give; writes these for the row to come."""
     kernel = k.kernel
+    if len(kernel.axes) < 2:
+        return []
     *_, axis, last = kernel.axes
     looked_up = {i.args[2]: symbol(f"{i.args[2]}n", 0, None) for i in body.instructions[:ahead] if i.op == "indirect"}
     later = symbol(f"{axis.var}n", 0, None)

@@ -26,7 +26,7 @@ from .text_rules import MEMORY_TYPES
 if TYPE_CHECKING:
     from .kernel import CppKernel
 
-__all__ = ["HEAD", "MOST_ROWS", "FewRows", "few_rows", "few_rows_nest"]
+__all__ = ["HEAD", "MOST_ROWS", "FewRows", "few_rows", "few_rows_nest", "large_matrices"]
 
 MOST_ROWS = 8
 """Of the small matrix."""
@@ -410,6 +410,13 @@ def few_rows(kernel: LoopKernel) -> FewRows | None:
     assert axes is not None
     batches = tuple(a for a in kernel.axes if a not in axes)
     return FewRows(batches, *axes, inner, tuple(dots)) if extent(inner[1:]) <= PIECE else None
+
+
+def large_matrices(kernel: LoopKernel) -> tuple[int, ...]:
+    """The numbers of the buffers of such a kernel that are large matrices."""
+    found = few_rows(kernel)
+    matrices = {dot.large.buffer for dot in found.dots if isinstance(dot.large, Matrix)} if found is not None else ()
+    return tuple(n for n, buffer in enumerate(kernel.buffers) if buffer in matrices)
 
 
 def extent(axes: Sequence[Axis]) -> int:

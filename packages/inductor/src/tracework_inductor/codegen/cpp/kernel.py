@@ -27,9 +27,9 @@ from ..renderer import KERNEL_NAME, RenderedKernel
 from .ahead import next_rows, rows_looked_up_next
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
 from .column_sums import kept_sums, open_row_blocks, place_in_block
-from .few_rows import HEAD, few_rows, few_rows_nest
+from .few_rows import HEAD, few_rows, few_rows_nest, large_matrices
 from .parts import has_parts, open_groups, write_group
-from .peeling import ONE_BY_ONE, Peeled, looked_up_once, peeled, rows_put
+from .peeling import ONE_BY_ONE, Peeled, done_once, peeled, rows_put
 from .reuse import kept_rows
 from .row_values import computed_ahead
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
@@ -62,6 +62,8 @@ AGAIN = 64
 """Of one that walks them again while they lie in the second-level cache, and brings the next block's there meanwhile."""
 CACHED = 1 << 19
 """Bytes of it."""
+WHOLE = 1024
+"""Points of a block that has all columns: what is read again lies in one piece there."""
 KEPT = 1 << 19
 """Bytes of what a block keeps between passes, at most: they are on the stack."""
 CHUNKS = 64
@@ -139,7 +141,9 @@ class CppKernel:
         result = "int32_t" if self.checks else "void"
         head = f'extern "C" {result} {KERNEL_NAME}({", ".join(parameters)}) {{'
         signature = ("*",) * (len(self.names) + len(self.kernel.numbers)) + ("i64",) * len(self.kernel.sizes)
-        launch = (("result", "i32"),) if self.checks else ()
+        launch: tuple[tuple[str, Any], ...] = (("result", "i32"),) if self.checks else ()
+        if matrices := large_matrices(self.kernel):
+            launch = (*launch, ("matrices", matrices))
         before = [HEAD] if self.nest == "few rows" else []
         return RenderedKernel("\n".join([*before, head, *self.w.lines, "}"]), signature, launch)
 
@@ -151,7 +155,7 @@ class CppKernel:
         if (put := rows_put(self.kernel)) is not None:
             self._rows_put(*put)
             return
-        simd = self._vectorises(self.kernel.passes)
+        simd = self.vectorises(self.kernel.passes)
         if not axes:
             self._passes_body(self.kernel.passes)
             return
@@ -203,7 +207,7 @@ class CppKernel:
                 self.w.line(SIMD + self.bad_clause())
             self.loop(axis)
 
-        found = looked_up_once(self.kernel) if simd else None
+        found = done_once(self.kernel) if simd else None
         if found is not None:
             self.w.open()
             near += rows_looked_up_next(self, *found)
@@ -434,6 +438,11 @@ class CppKernel:
         fits = all(isinstance(s, int) for s in sizes) and constant_product(sizes) * AGAIN * itemsizes <= CACHED
         again = again[:1] if fits else []
         block = AGAIN if again else BLOCK
+        effects = {i.op for p in self.kernel.passes if p.level == "inner" for i in p.body.instructions if i.dtype is None}
+        if again and effects == {"reduce"} and all(_in_one_piece(index, self.kernel) for _, index in read):
+            whole = constant_product([last.size]) if isinstance(last.size, int) else WHOLE + 1
+            if whole <= WHOLE and constant_product(sizes) * whole * itemsizes <= CACHED:
+                block = whole
         block = min(block, last.size) if isinstance(last.size, int) else block
         parallel = self._parallel(False)
         if parallel:
@@ -453,7 +462,7 @@ class CppKernel:
         """Products that read a large matrix once."""
         found = few_rows(self.kernel)
         assert found is not None
-        few_rows_nest(self, found, self._parallel(False), self._vectorises(self.kernel.passes[1:]))
+        few_rows_nest(self, found, self._parallel(False), self.vectorises(self.kernel.passes[1:]))
 
     def _outer_loops(self, axes: Sequence[Axis], parallel: bool) -> int:
         """Opens them, and gives how many: one more where an axis is walked in blocks."""
@@ -513,16 +522,18 @@ class CppKernel:
 
     def _is_large(self) -> bool:
         points = constant_product([a.size for a in (*self.kernel.axes, *self.kernel.reduction_axes)])
-        return points * self._cost() > self.grain
+        return points * self.cost() > self.grain
 
-    def _cost(self) -> int:
+    def cost(self) -> int:
+        """Of a point, in operations."""
         count = 0
         for p in self.kernel.passes:
             for i in p.body.instructions:
                 count += SCALAR_OPS[i.op].cost if i.op in SCALAR_OPS else int(i.op in ("load", "store"))
         return max(count // 4, 1)
 
-    def _vectorises(self, passes: Sequence[Pass]) -> bool:
+    def vectorises(self, passes: Sequence[Pass]) -> bool:
+        """Whether loops over these may be vector loops."""
         if self.atomic or self.scatters:
             return False
         return not any(i.op in ONE_BY_ONE for p in passes for i in p.body.instructions)
@@ -554,16 +565,16 @@ class CppKernel:
         elements = product(a.size for a in (*outer, last))
         sums = all(i.args[1] in ("sum", "dot") for i in reductions)
         fits = in_whole_lanes(p, reductions, elements) and in_lanes((*outer, last), sums)
-        whole = fits and not scans and self._vectorises([p])
+        whole = fits and not scans and self.vectorises([p])
         names = self._declare(p, reductions, None, whole)
         self._declare_scans(p, None)
         if whole:
             row_in_lanes(self, p, reductions, names, near)
             return
-        if in_groups(p) and not (outer or reductions) and self._vectorises([p]):
+        if in_groups(p) and not (outer or reductions) and self.vectorises([p]):
             scan_in_groups(self, p, last)
             return
-        simd = not scans and not positions and self._vectorises([p])
+        simd = not scans and not positions and self.vectorises([p])
         stores = streamed(self.kernel, p, last) if simd else []
         grouped = simd and not reductions and has_parts(p.body, last)
         if stores or grouped:
@@ -681,12 +692,12 @@ class CppKernel:
             start = c_index(substitute(index, {last.var: symbol("xb", 0, None) + block}))
             self.w.line(f"tw_ahead(&{self.names[buffer]}[{start}], 0, 1, {block});")
         count = str(block) if isinstance(last.size, int) and last.size % block == 0 else "xe - xb"
-        stores = streamed(self.kernel, p, last) if self._vectorises([p]) and self.past_caches else []
+        stores = streamed(self.kernel, p, last) if self.vectorises([p]) and self.past_caches else []
         copies: list[str] = []
         if stores:
             copies = open_copied(self, last, stores, "xb", count, block)
         else:
-            if self._vectorises([p]):
+            if self.vectorises([p]):
                 self.w.line(SIMD + self.bad_clause())
             self.loop(last, "xb", count)
         accumulators = names | {name: s.name for name, s in blocks.sums.items()}
@@ -943,6 +954,16 @@ def _walks_columns(i: Instruction, kernel: LoopKernel) -> bool:
     if not isinstance(index, Expr) or not index.free_symbols <= known:
         return False
     return index.coefficient(kernel.axes[-1].var) == 1 and any(index.coefficient(a.var) != 0 for a in kernel.reduction_axes)
+
+
+def _in_one_piece(index: Size, kernel: LoopKernel) -> bool:
+    """Whether what a columns' nest reads for a point of its outer axes follows each other in memory."""
+    step = kernel.axes[-1].size
+    for axis in reversed(kernel.reduction_axes):
+        if not isinstance(index, Expr) or not isinstance(step, int) or index.coefficient(axis.var) != step:
+            return False
+        step = constant_product([step, axis.size]) if isinstance(axis.size, int) else 0
+    return True
 
 
 def _collapsible(axes: Sequence[Axis]) -> int:

@@ -35,6 +35,8 @@ MOST_INSTRUCTIONS = 320
 """Of a body that is written out for all rests."""
 ONE_BY_ONE = frozenset({"lgamma", "nextafter", "fmod", "remainder", "floor_divide"})
 """Ops that keep a loop from being worth vectorising."""
+COSTLY = 8
+"""Of an operation: a function of the library."""
 AHEAD = frozenset({"constant", "index_expr", "to_dtype", *SCALAR_OPS})
 """Ops that may be computed before a loop although it might not run."""
 
@@ -293,22 +295,25 @@ def invariants_first(body: LoopBody, read: frozenset[str]) -> tuple[LoopBody, in
     return dataclasses.replace(body, instructions=instructions), len(fixed), renumbered
 
 
-def looked_up_once(kernel: LoopKernel) -> tuple[LoopBody, int] | None:
-    """The body of a kernel without reductions whose positions from tensors are the same all along its innermost loop, with these ahead of it
-    and how much is; None where there is no such position. An element is then loaded, and checked, once for a row."""
-    if len(kernel.passes) != 1 or len(kernel.axes) < 2 or kernel.reads & kernel.writes:
+def done_once(kernel: LoopKernel) -> tuple[LoopBody, int] | None:
+    """The body of a kernel without reductions with what does not change along its innermost loop ahead of the rest, and how much that is; None
+    where g++ finds all that is worth it: positions from tensors, where an element is then loaded, and checked, once for a row, and costly
+    functions of what is loaded, which g++ leaves in a loop that stores."""
+    if len(kernel.passes) != 1 or not kernel.axes:
         return None
     size, body = kernel.axes[-1].size, kernel.passes[0].body
-    if not isinstance(size, int) or size < 1 or not any(i.op == "indirect" for i in body.instructions):
+    if not isinstance(size, int) or size < 1:
         return None
-    body, ahead, _ = invariants_first(body, frozenset(kernel.reads))
-    return (body, ahead) if any(i.op == "indirect" for i in body.instructions[:ahead]) else None
+    body, ahead, _ = invariants_first(body, kernel.reads - kernel.writes)
+    first = body.instructions[:ahead]
+    looked_up = len(kernel.axes) > 1 and not kernel.reads & kernel.writes and any(i.op == "indirect" for i in first)
+    return (body, ahead) if looked_up or any(i.op in SCALAR_OPS and SCALAR_OPS[i.op].cost >= COSTLY for i in first) else None
 
 
 def rows_put(kernel: LoopKernel) -> tuple[LoopBody, int] | None:
     """The same of a kernel all of whose results are rows at such positions, each element of which is its own: the steps along a row may be taken
     together."""
-    if (found := looked_up_once(kernel)) is None:
+    if len(kernel.axes) < 2 or kernel.reads & kernel.writes or (found := done_once(kernel)) is None:
         return None
     body, ahead = found
     var, stores = kernel.axes[-1].var, list(body.stores())

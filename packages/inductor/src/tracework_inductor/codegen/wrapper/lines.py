@@ -30,7 +30,7 @@ from tracework_runtime.host.lines import (
 
 from ... import _torch
 from ...ir.buffer import NUMBER, BufferLayout, BufferView, ExternNode
-from ...ir.cores import DEPTHWISE, GEMM
+from ...ir.cores import DEPTHWISE, GEMM, PACKED, PACKED_CALLS
 from ...ir.index import Expr, Size, constant_size, same, same_all
 from ...schedule.graph import alias_root, ended_inputs, read_buffers
 from ...schedule.operators import layout_symbols, operators_of
@@ -44,6 +44,7 @@ from ...schedule.plan import (
     Output,
     index_checks,
 )
+from ...schedule.tables import row_of
 
 DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
 """What texts name without `torch.`."""
@@ -96,6 +97,7 @@ class _Builder:
         if self.workspace.size:
             self.lines.append(Take(self.workspace.size))
             self.names |= {WORK, "views"}
+        self._look()
         ended = ended_inputs(self.program, self.plan.kernels)
         spans = []
         for n, (kernel, step) in enumerate(zip(self.plan.kernels, self.plan.memory.steps, strict=True)):
@@ -152,7 +154,8 @@ class _Builder:
 
     def _written(self, kernel: LoopKernel | CoreKernel | KernelBatch) -> tuple[str, ...]:
         """The names whose memory a kernel writes to."""
-        roots = dict.fromkeys(self._root(b) for b in kernel.buffers if b in kernel.writes)
+        writes = kernel.writes
+        roots = dict.fromkeys(self._root(b) for b in kernel.buffers if b in writes)
         return tuple(root for root in roots if root not in self.workspace.offsets)
 
     def _shared(self, text: str, prefix: str = "f") -> str:
@@ -253,13 +256,29 @@ class _Builder:
         self._allocate(step)
         function = self.functions[kernel.name]
         numbers = [self._number(s, kernel.device) for s in kernel.numbers] if isinstance(kernel, LoopKernel) else []
-        operands = (*map(self._address, kernel.buffers), *numbers, *map(_extent, kernel.sizes))
+        operands: tuple[Address | int | str, ...]
+        if isinstance(kernel, KernelBatch) and kernel.device.type == "cpu":
+            operands = self._table(kernel)
+        else:
+            operands = (*map(self._address, kernel.buffers), *numbers, *map(_extent, kernel.sizes))
         checks = index_checks(kernel) if kernel.device.type == "cpu" else ()
         failure = ""
         if checks:
             origins = self._shared(repr(tuple(check.origin for check in checks)), "o")
             failure = f"out_of_range(failed, {function!r}, {origins})"
         self.lines.append(Launch(function, operands, failure, self._written(kernel)))
+
+    def _table(self, batch: KernelBatch) -> tuple[Address | int, ...]:
+        """How many rows there are, and what each of them has: codegen/cpp/table.py."""
+        operands: list[Address | int] = [len(batch.parts)]
+        for row in map(row_of, batch.parts):
+            assert row is not None
+            for buffer, first in row.operands:
+                address, layout = self._address(buffer), self._layout(buffer).in_loops
+                assert isinstance(address.offset, int)  # sizes are known
+                operands.append(Address(address.name, address.offset + first * layout.dtype.itemsize))
+            operands.append(row.length)
+        return tuple(operands)
 
     def _number(self, symbol: Any, device: torch.device) -> Address:
         """Where a kernel on a device reads a number that an input is."""
@@ -328,6 +347,14 @@ class _Builder:
 
     # library calls
 
+    def _look(self) -> None:
+        """At what all packed calls are made of: once for all of them, in their order."""
+        packed = [k.node for k in self.plan.kernels if isinstance(k, ExternKernel) and k.node.target.startswith(PACKED_CALLS)]
+        sources = [self._argument(a) for node in packed for a in node.args[_PACKED_OPERANDS:]]
+        if packed:
+            self.lines.append(Call((f"{_KNOWN} = {PACKED}.look({', '.join(sources)})",), self._reads(*sources), (_KNOWN,)))
+            self.names.add(_KNOWN)
+
     def _extern(self, kernel: ExternKernel, step: MemoryStep) -> None:
         node = kernel.node
         if node.target == "empty":
@@ -344,6 +371,8 @@ class _Builder:
             self.names.add(str(node.outputs[0]))
             return
         arguments = [self._argument(a) for a in node.args]
+        if node.target.startswith(PACKED_CALLS):
+            arguments.insert(_PACKED_OPERANDS, _KNOWN)
         arguments += [f"{k}={self._argument(v)}" for k, v in node.kwargs]
         if node.out_form is not None and self._dense(node):
             self._allocate_extern(step)
@@ -567,6 +596,10 @@ NATIVE = frozenset(
     "convolution_backward topk sort".split()
 )
 """Operators that are called through torch's C functions: they refuse no data, which these would write to stderr."""
+_PACKED_OPERANDS = 2
+"""Of a packed call, what its weights are made of comes behind them."""
+_KNOWN = "known"
+"""What its look gives a program."""
 _SCALED = ("torch.addmm", "torch.baddbmm")
 _PRODUCTS = {"torch.mm": "mm_out", "torch.bmm": "bmm_out", "torch.addmm": "addmm_out", "torch.baddbmm": "baddbmm_out"}
 

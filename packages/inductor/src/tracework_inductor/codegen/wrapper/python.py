@@ -7,6 +7,7 @@ the graph was compiled for before anything reads it (tracework_runtime.results).
 
 from collections.abc import Iterable, Sequence
 
+from tracework_runtime import KernelSource
 from tracework_runtime.host.lines import (
     CALL,
     WORK,
@@ -25,7 +26,7 @@ from tracework_runtime.host.lines import (
     Take,
 )
 
-from ...ir.cores import PACKED_CALLS
+from ...ir.cores import DIGEST, PACKED, PACKED_CALLS
 from .lines import DTYPES, HostProgram
 
 HEADER = '''import torch
@@ -49,30 +50,38 @@ WORKSPACES = {
 }
 
 
-def host_source(program: HostProgram, on_cpu: Iterable[str]) -> str:
-    """The module. on_cpu: the kernels that take all addresses as numbers; others take tensors, too."""
+def host_source(program: HostProgram, kernels: Sequence[KernelSource]) -> str:
+    """The module. Kernels for the CPU take all addresses as numbers, some of them in a table; others take tensors, too."""
+    on_cpu = {k.name for k in kernels if k.language == "cpp"}
+    of_tables = {k.name for k in kernels if k.launch.get("table")}
     head = HEADER.format(dtypes=", ".join(DTYPES))
     if any("prims." in v for v in program.globals.values()):
         head = head.replace("import torch\n", "import torch\nfrom tracework_primops import prims\n", 1)
-    for start in PACKED_CALLS:
-        if any(v.startswith(start) for v in program.globals.values()):
-            head = head.replace("import torch\n", f"import torch\nfrom tracework_runtime.packed import {start[:-1]}\n", 1)
+    packed = [start[:-1] for start in PACKED_CALLS if any(v.startswith(start) for v in program.globals.values())]
+    if packed:
+        head = head.replace(
+            "import torch\n", f"import torch\nfrom tracework_runtime.packed import {', '.join(('PackedCalls', *packed))}\n", 1
+        )
     placed = any(isinstance(line, Take) for line in program.lines)
     if placed:
         head = head.replace("import torch\n", f"import torch\n{WORKSPACES[program.device]}\n", 1)
+    if any(isinstance(line, Launch) and line.function in of_tables for line in program.lines):
+        head = head.replace("import torch\n", "import torch\nfrom tracework_runtime.launch.cpp import in_table\n", 1)
     shared = "\n".join(f"{name} = {value}" for name, value in program.globals.items())
+    if packed:
+        shared = f"{PACKED} = PackedCalls({DIGEST})\n{shared}"
     if placed:
         made = "".join(f"\n        {text}," for text in program.windows)
         shared += f"\n\n\ndef windows(memory, first):\n    return ({made}\n    )"
-    body = "\n".join("    " + text for text in _Body(on_cpu).texts(program.lines))
+    body = "\n".join("    " + text for text in _Body(on_cpu, of_tables).texts(program.lines))
     return f"{head}{shared}{CALL}{body}\n"
 
 
 class _Body:
     """The lines of `call`."""
 
-    def __init__(self, on_cpu: Iterable[str]) -> None:
-        self._on_cpu = frozenset(on_cpu)
+    def __init__(self, on_cpu: Iterable[str], of_tables: Iterable[str]) -> None:
+        self._on_cpu, self._of_tables = frozenset(on_cpu), frozenset(of_tables)
         self._pointers: dict[str, str] = {WORK: "work_at"}
         self._texts: list[str] = []
 
@@ -107,7 +116,8 @@ class _Body:
         return self._texts
 
     def _launch(self, line: Launch) -> None:
-        call = f"{line.function}({', '.join(self._operand(line.function, o) for o in line.operands)})"
+        operands = ", ".join(self._operand(line.function, o) for o in line.operands)
+        call = f"{line.function}(in_table({operands}))" if line.function in self._of_tables else f"{line.function}({operands})"
         if not line.failure:
             self._texts.append(call)
             return

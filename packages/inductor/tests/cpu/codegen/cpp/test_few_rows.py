@@ -29,6 +29,8 @@ def compiled(program, inputs):
     artifact = compile_graph(prim_programs.build(program, inputs))
     source = "".join({k.source for k in artifact.kernels})
     assert "torch.mm" not in artifact.host_source and "torch.bmm" not in artifact.host_source
+    named = any(k.launch.get("matrices") for k in artifact.kernels)
+    assert named != ("float piece[" in source), "which matrix is read whole, where one is in memory"
     results = runtime.load(artifact)([prim_programs.copied(x) for x in inputs])
     return results, [(name, int(rows)) for name, rows in CALLS.findall(source)]
 

@@ -15,7 +15,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from prim_programs import build, weights  # noqa: E402
 from tracework_inductor import InductorOptions  # noqa: E402
-from tracework_inductor.codegen.cpp import declared, few_rows  # noqa: E402
+from tracework_inductor.codegen.cpp import declared, few_rows, table  # noqa: E402
 from tracework_inductor.codegen.cpp.cores.attention import HEAD  # noqa: E402
 from tracework_inductor.codegen.cpp.gemm import GEMM_KERNEL  # noqa: E402
 from tracework_inductor.codegen.cpp.prefix import prefix  # noqa: E402
@@ -101,6 +101,12 @@ def joined(x, y):
     return prims.cat((prims.neg(x), y), 1)
 
 
+def steps_of_an_optimizer(step, *tensors):
+    for x, gradient in zip(tensors[:4], tensors[4:], strict=True):
+        prims.copy_into(x, prims.sub(x, prims.div(gradient, prims.exp(step))))
+    return prims.neg(step)
+
+
 def three_steps(x, w, v):
     """What a host program does: a library's call, loops over its result, another call, memory that is free again."""
     return prims.mm(weights(prims.mm(x, w)), v)
@@ -139,11 +145,17 @@ PROGRAMS = {
     "joined": (joined, lambda: (of(40, 60), of(40, 30))),
     "dynamic_rows": (pointwise, symbolic),
     "attention": (windowed_attention, lambda: (*(of(2, heads, 200, 16, dtype=BF16) for heads in (4, 2, 2)), of(4))),
+    "costly_once": (lambda x, y: prims.mul(x, prims.pow(y, 0.3)), lambda: (of(40, 60), of(40, 1))),
     "written_cache": (cache_write, lambda: (of(16, 32), of(1, 32))),
 }  # fmt: skip
 HOSTS = {
     "host": (three_steps, lambda: (of(64, 32), of(32, 128), of(128, 48)), False),
     "host_own_products": (three_steps, lambda: (of(256, 64), of(64, 128), of(128, 96)), True),
+    "table": (
+        steps_of_an_optimizer,
+        lambda: (of(), *(of(n, 8) for n in (2, 3, 5, 700)), *(of(n, 8) for n in (2, 3, 5, 700))),
+        False,
+    ),
     "product_of_few_rows": (lambda x, w: prims.relu(prims.mm(x, w)), lambda: (of(2, 512), of(512, 512)), True),
 }
 """Programs of which the host program is kept -> whether the processor is one where our products of float32 are the faster ones."""
@@ -155,9 +167,8 @@ def rendered(program, specs, own=False):
     with mock.patch.object(cpu_products, "has_own_products", lambda: own):
         graph = build(program, [None] * len(specs), list(specs))
         host, kernels, _ = render(plan_graph(graph, options), options)
-    names = [k.name for k in kernels]
     (source,) = {k.source for k in kernels}
-    return host_source(host, names), source.removeprefix(prefix() + declared())
+    return host_source(host, kernels), source.removeprefix(prefix() + declared())
 
 
 def text_of(name):
@@ -166,7 +177,7 @@ def text_of(name):
         return rendered(program, specs())[1].replace(HEAD, "/* the head: cores/attention.py */\n")
     program, specs, own = HOSTS[name]
     host, kernels = rendered(program, specs(), own)
-    kernels = kernels.replace(few_rows.HEAD, "/* the head: few_rows.py */\n")
+    kernels = kernels.replace(few_rows.HEAD, "/* the head: few_rows.py */\n").replace(table.HEAD, "/* the head: table.py */")
     return f"{host}\n\n/*** kernels ***/\n{kernels.replace(GEMM_KERNEL.source.replace(KERNEL_NAME, 'gemm'), '/* the product: gemm.py */')}"
 
 

@@ -1,0 +1,125 @@
+"""What a stored callable does not have: made of the text of its captured graph, when it is asked for.
+
+That is the graph as it is, for calls that run uncompiled, and its gradients, for those that are differentiated again, computed with other
+data, several at once, or whose compiled backward is not kept. They are traced and cut as they were when the callable was made; where
+that gives something else, what the forward has kept would be taken for something else, and UsageError is raised.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import fx
+from tracework_primops import FakeMode, TensorSpec
+
+from . import _torch
+from .api import gradients_of, trained
+from .contracts import GraphCompiler, Report
+from .errors import UsageError
+from .options import AotOptions
+from .recipes import Recipe, Run, digest_of, from_data
+from .trace.joint import trace_joint
+from .trace.rewritten import rewrite
+from .wrappers.autograd import Gradients
+from .wrappers.uncompiled import uncompiled
+
+__all__ = ["Rest"]
+
+
+class Rest:
+    """recipes.Rest of a recipe. graph: reads the captured graph, whose nodes have meta["spec"] and meta["stack"]."""
+
+    def __init__(
+        self, recipe: Recipe, graph: Callable[[], fx.GraphModule], compiler: GraphCompiler, options: AotOptions, report: Report
+    ) -> None:
+        self._recipe, self._read = recipe, graph
+        self._compiler, self._options, self._report = compiler, options, report
+
+    @functools.cached_property
+    def _graph(self) -> fx.GraphModule:
+        gm = self._read()
+        restore(gm, self._recipe["captured"])
+        return gm
+
+    @functools.cached_property
+    def uncompiled(self) -> Run:
+        return uncompiled(self._graph)
+
+    @functools.cached_property
+    def gradients(self) -> list[Gradients]:
+        modes = _torch.Modes(*from_data(self._recipe["modes"]))
+        options = self._options
+        examples = [
+            _example(node, row) for node, row in zip(self._placeholders(), self._recipe["captured"]["inputs"], strict=True)
+        ]
+        with torch.inference_mode(False), modes.again():
+            joint = trace_joint(self._graph, examples, options.attention, options.trained_attention)
+            if options.rewrite is not None:
+                rewrite(joint.graph, partial(options.rewrite, is_inference=False), joint.fake_mode)
+            made = trained(joint, options, self._report)
+        if digest_of(made.program) != self._recipe["digest"]:
+            raise UsageError(
+                "the gradients of a compiled graph that was loaded from the cache are computed otherwise now: do its operators look at"
+                " settings that have changed since? Compile it anew, after tracework.reset()"
+            )
+        return gradients_of(made, self._compiler, options, self._report, self._recipe["backwards"])
+
+    def _placeholders(self) -> list[fx.Node]:
+        return [node for node in self._graph.graph.nodes if node.op == "placeholder"]
+
+
+def restore(gm: fx.GraphModule, described: dict[str, Any]) -> None:
+    """Gives a captured graph that was read from a text what recipes.described kept of it, and fakes for its values."""
+    mode = FakeMode(None)
+    nodes = {node.name: node for node in gm.graph.nodes}
+    for node in nodes.values():
+        if node.op != "output" and "spec" in node.meta:
+            node.meta["example_value"] = _fake(mode, node.meta["spec"])
+    placeholders = [node for node in nodes.values() if node.op == "placeholder"]
+    for node, row in zip(placeholders, described["inputs"], strict=True):
+        if row is not None and row[0] == "constant":
+            node.meta["example_value"] = from_data(row[1])
+        elif row is not None:
+            node.meta["binding"] = _Static(row[5])
+    for number, (mark, inside, reads) in enumerate(described["checkpoints"]):
+        tensors = tuple(nodes[name].meta["example_value"] for name in reads)
+        for name in inside:
+            meta = nodes[name].meta
+            meta.update(recompute_region=number, recompute_reads=tensors, **({} if mark is None else {"recompute": mark}))
+
+
+class _Static:
+    """Of an input, whether it keeps its identity between calls."""
+
+    def __init__(self, is_static: bool) -> None:
+        self.is_static = is_static
+
+
+def _fake(mode: FakeMode, spec: Any) -> Any:
+    if isinstance(spec, tuple):
+        return tuple([_fake(mode, part) for part in spec])
+    return mode.make(spec) if isinstance(spec, TensorSpec) else getattr(spec, "expr", None)
+
+
+def _example(node: fx.Node, row: Sequence[Any]) -> Any:
+    """A tensor without memory of which autograd says what it said of the example input."""
+    if row[0] == "constant":
+        return from_data(row[1])
+    _, requires_grad, is_leaf, is_parameter, is_view, _ = row
+    spec = node.meta["spec"]
+    made = torch.empty_strided(tuple(spec.sizes), tuple(spec.strides), dtype=spec.dtype, device="meta")
+    if is_parameter:
+        return torch.nn.Parameter(made, requires_grad)
+    with torch.set_grad_enabled(not is_leaf) if requires_grad else nullcontext():
+        if not is_leaf:
+            made.requires_grad_()
+        if is_view:
+            made = made.view_as(made)
+        elif not is_leaf:
+            made = made.clone()
+    return made.requires_grad_(requires_grad) if is_leaf else made

@@ -1,0 +1,83 @@
+"""What a stored callable is asked for beside its compiled graphs is made of its captured graph, and is what the first process had."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import pytest
+import torch
+from stored_callables import Process, Trained, Writes
+from tracework_aotautograd import UsageError
+
+
+def trained():
+    torch.manual_seed(0)
+    return torch.rand(3, 3), torch.rand(3, 3, requires_grad=True), torch.zeros(())
+
+
+def gradients(call, x, weight, seen, create_graph=False):
+    y, loss, _ = call(x, weight, seen)
+    (first,) = torch.autograd.grad(loss + y.sum(), weight, create_graph=create_graph)
+    return [y, first, seen.clone(), *(torch.autograd.grad(first.square().sum(), weight) if create_graph else ())]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["its backward is kept", "its backward is not"])
+@pytest.mark.parametrize("create_graph", [False, True], ids=["once", "twice"])
+def test_a_training_step(kept, create_graph):
+    process = Process(Trained(), *trained())
+    if kept:
+        gradients(process.call, *trained())
+        assert process.backwards
+    count = len(process.compiled)
+    found, expected = (gradients(call, *trained(), create_graph) for call in (process.again(), Trained()))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    anew = not kept or create_graph
+    assert process.captures == anew and (len(process.compiled) > count) is anew
+    gradients(process.again(), *trained(), create_graph)
+    assert (
+        process.captures == anew + create_graph
+    )  # what was compiled for want of a backward is kept, gradients of gradients are not
+
+
+def test_gradients_that_are_not_what_they_were():
+    process = Process(Trained(), *trained())
+    with pytest.raises(UsageError, match="computed otherwise"):
+        gradients(process.again(digest=""), *trained())
+
+
+def test_several_gradients_at_once_and_other_data():
+    process = Process(Trained(), *trained())
+    gradients(process.call, *trained())
+
+    def results(call):
+        x, weight, seen = trained()
+        y, loss, _ = call(x, weight, seen)
+        batched = torch.autograd.grad(y, weight, torch.eye(9).view(9, 3, 3), is_grads_batched=True, retain_graph=True)
+        x.data = torch.ones(3, 3)
+        return [*batched, *torch.autograd.grad(loss, weight)]
+
+    for one, other in zip(results(process.again()), results(Trained()), strict=True):
+        torch.testing.assert_close(one, other)
+    assert len(process.reports) == 2
+
+
+def test_what_runs_uncompiled():
+    x = torch.rand(4)
+    process = Process(Writes(), x[:2].clone(), x[2:])
+    again, both = process.again(), torch.arange(4.0)
+    assert torch.equal(again(both[:3], both[1:])[0], torch.arange(3) * 2.0 + 1) and torch.equal(
+        both[:3], torch.tensor([1.0, 3, 5])
+    )
+    assert process.reports and process.captures == 1
+    process = Process(Trained(), *trained())
+    hooks = [0]
+
+    def pack(tensor):
+        hooks[0] += 1
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        gradients(process.again(), *trained())
+    assert hooks[0] and process.reports
