@@ -62,8 +62,11 @@ def compile_whole(
 ) -> runtime.Program:
     """A program with an entry for each example, (args, kwargs), and for sizes of 1 that `dynamic_shapes` lets in. See aot_compile and compile
     for the others. known: instead of them, what is open of each example."""
+    if isinstance(targets, str) or not targets:
+        raise InvalidArgument(f"aot_compile(): targets= takes several names, as in targets=('avx2', 'avx512'), not {targets!r}.")
+    targets = tuple(dict.fromkeys(targets))
     unknown = next((name for name in targets if name not in TARGETS), None)
-    if unknown is not None or not targets:
+    if unknown is not None:
         raise UnknownName("target", str(unknown), TARGETS)
     if options.fallback_by_default:
         raise InvalidArgument("aot_compile(): mode='lite' compiles no kernels. Leave it out.")

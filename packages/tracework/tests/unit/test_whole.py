@@ -337,6 +337,11 @@ def test_one_file_is_for_several_cpus(tmp_path):
     torch.testing.assert_close(tracework.load(file)(x())["y"], expected)
     with pytest.raises(tracework.InvalidArgument, match="Did you mean 'avx512'"):
         tracework.aot_compile(net, (x(),), targets=("avx-512",))
+    for none in ("avx2", (), None):
+        with pytest.raises(tracework.InvalidArgument, match="takes several names"):
+            tracework.aot_compile(net, (x(),), targets=none)
+    twice = tracework.aot_compile(net, (x(),), targets=("avx2", "avx2"))
+    assert len(twice._contents.manifest["targets"]) == 1
     with pytest.raises(tracework.InvalidArgument, match="no tensors on a GPU"):
         tracework.aot_compile(net, (x(),), targets=("sm_80",))
 

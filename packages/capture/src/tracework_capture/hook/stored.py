@@ -46,8 +46,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("tracework.capture.stored")
 PROCESS = uuid.uuid4().hex
 """What this process stores it does not read again: after a reset it captures anew."""
-MOST_ENTRIES = 8
-"""Of one key; the latest stay."""
+MOST_ENTRIES = 32
+"""Of one key, which all modules of a class have in common, and all optimizers; the latest stay. A program that goes through more of them
+in turn finds none again."""
+_FEW = 8
 TRUSTED = 16
 """Calls of a frame in which nothing is looked for, since another process found nothing."""
 FREE_OPTIONS = frozenset(
@@ -251,22 +253,13 @@ def remember_sizes(history: History, data: dict[str, Any]) -> None:
 
 @dataclasses.dataclass(eq=False)
 class _Frame:
-    """What is stored of one code: all of it, and that which is not installed yet."""
+    """What other processes have stored of one code and is not installed yet."""
 
     code: weakref.ref[types.CodeType]
     key: str
-    all: list[dict[str, Any]]
     waiting: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     plain: dict[str, int] = dataclasses.field(default_factory=dict)
     """For calls in which another process found nothing to compile: how often they are still taken for such."""
-
-    def add(self, data: dict[str, Any]) -> bytes:
-        """All that is to be stored now; of what is not compiled, and of entries, the latest."""
-        self.all = [*self.all, data]
-        of_kind = [known for known in self.all if ("plain" in known) is ("plain" in data)]
-        if len(of_kind) > MOST_ENTRIES:
-            self.all.remove(of_kind[0])
-        return marshal.dumps(self.all)
 
 
 class _Nowhere:
@@ -323,13 +316,23 @@ class StoredEntries:
         key = key_of(code, options, outermost)
         if key is None:
             return None
-        found = self._store.get(key)
-        entries = [] if found is None else marshal.loads(found)
-        of_others = [data for data in entries if data["process"] != PROCESS]
+        of_others = [data for data in self._all(key) if data["process"] != PROCESS]
         waiting = [data for data in of_others if "plain" not in data]
         plain = {data["plain"]: TRUSTED for data in of_others if "plain" in data}
-        made = self._frames[id(code)] = _Frame(weakref.ref(code), key, entries, waiting, plain)
+        made = self._frames[id(code)] = _Frame(weakref.ref(code), key, waiting, plain)
         return made
+
+    def _all(self, key: str) -> list[dict[str, Any]]:
+        found = self._store.get(key)
+        return [] if found is None else marshal.loads(found)
+
+    def _add(self, key: str, data: dict[str, Any]) -> None:
+        """Beside what others, of this process too, have stored meanwhile; of what is not compiled, and of entries, the latest stay."""
+        found = [*self._all(key), data]
+        of_kind = [known for known in found if ("plain" in known) is ("plain" in data)]
+        if len(of_kind) > MOST_ENTRIES:
+            found.remove(of_kind[0])
+        self._store.put(key, marshal.dumps(found))
 
     @paused_collection()
     def entry(
@@ -387,8 +390,8 @@ class StoredEntries:
         try:
             frame = self._frame(code, options, outermost)
             call = description_of(slots)
-            if frame is not None and not any(data.get("plain") == call for data in frame.all):
-                self._store.put(frame.key, frame.add({"process": PROCESS, "plain": call}))
+            if frame is not None and not any(data.get("plain") == call for data in self._all(frame.key)):
+                self._add(frame.key, {"process": PROCESS, "plain": call})
         except Exception as error:
             let_through(error)
             log.warning("%s is not stored", code.co_qualname, exc_info=True)
@@ -410,7 +413,7 @@ class StoredEntries:
             if frame is None:
                 return "entries with a filter of guards, or with declared shapes, are not stored"
             data = dumps(program, captured, code, scope, history)
-            self._store.put(frame.key, frame.add(data))
+            self._add(frame.key, data)
         except NotPortable as why:
             log.info("%s is not stored: %s", code.co_qualname, why)
             return str(why)
@@ -431,7 +434,7 @@ def _kind(obj: Any, depth: int) -> str:
     if cls is bool or obj is None:
         return str(obj)
     if cls in (tuple, list) and depth:
-        return f"{cls.__name__}({', '.join(dict.fromkeys(_kind(part, depth - 1) for part in obj[:MOST_ENTRIES]))})"
+        return f"{cls.__name__}({', '.join(dict.fromkeys(_kind(part, depth - 1) for part in obj[:_FEW]))})"
     if cls is dict and depth:
         return f"dict({', '.join(f'{key!r}: {_kind(part, depth - 1)}' for key, part in obj.items() if type(key) is str)})"
     name = type.__dict__["__qualname__"].__get__(cls)

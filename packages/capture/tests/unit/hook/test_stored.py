@@ -521,6 +521,25 @@ def test_an_optimizer_in_another_process(process: Process, make: Callable[[Any],
     assert (process.captures == 0) is (make is sgd)
 
 
+def test_callbacks_of_one_code_keep_each_others_entries(process: Process) -> None:
+    for captures in (3, 0):
+        run = process.start().run
+        one, other = (capture.optimize(backend_of(process.store))(run) for _ in range(2))
+        for function, dtype in ((one, torch.float32), (other, torch.float64), (one, torch.float16)):
+            function(X.to(dtype))
+        assert process.captures == captures
+
+
+def test_many_modules_of_one_class(process: Process) -> None:
+    for captures in (12, 0):
+        module = process.start()
+        for number in range(12):
+            model = module.Model()
+            model.n = 100 + number
+            assert torch.equal(process.call(model.forward, X), model.forward(X))
+        assert process.captures == captures
+
+
 PLAIN = {
     # flag, calls -> how many of them look for something to compile where another process has found nothing for a flag of False
     "as before": (False, 2, 0),

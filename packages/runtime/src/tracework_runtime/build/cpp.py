@@ -153,18 +153,14 @@ def _is_zig(words: Sequence[str]) -> bool:
     return "c++" in words and ("ziglang" in words or Path(words[0]).name == "zig")
 
 
-def has_openmp(compiler: Compiler) -> bool:
-    """Whether a compiler compiles the smallest program with the OpenMP flags that it is given; asked after a failure, for it takes a while."""
-    if compiler.openmp in ((), _ONE_THREAD):
-        return True
+def _works(compiler: Compiler) -> tuple[bool, bool]:
+    """Whether a compiler compiles the smallest program, and whether with the OpenMP flags that it is given; asked after a failure, for it takes
+    a while."""
     try:
-        works = [_compiles(compiler, flags) for flags in ((), compiler.openmp)]
+        alone = _compiles(compiler, ())
+        return alone, alone and (compiler.openmp in ((), _ONE_THREAD) or _compiles(compiler, compiler.openmp))
     except OSError:  # nothing can be said where there is no place to compile in
-        return True
-    if works == [True, False]:
-        _WITHOUT_OPENMP.add(compiler)
-        return False
-    return True
+        return True, True
 
 
 def _compiles(compiler: Compiler, flags: Sequence[str]) -> bool:
@@ -224,8 +220,13 @@ def build_all(jobs: Sequence[CppJob], options: RuntimeOptions, store: Entries, *
     try:
         return _build_with(compiler, jobs, options, store, anew)
     except BuildError as error:
-        if isinstance(error, NoCompiler) or has_openmp(compiler):
+        alone, with_openmp = (True, True) if isinstance(error, NoCompiler) else _works(compiler)
+        if not alone:
+            advice = "set another C++ compiler (option cxx, TRACEWORK_CXX): this one does not compile an empty program either"
+            raise BuildError(error.message, advice=advice) from error  # with its excerpt
+        if with_openmp:
             raise
+    _WITHOUT_OPENMP.add(compiler)
     warnings.warn(
         f"{compiler.identity} compiles nothing with {' '.join(compiler.openmp)}: kernels for the CPU run on one thread\n"
         f"  try: install its OpenMP library (libgomp for g++, libomp for clang++), or set another compiler (TRACEWORK_CXX)",

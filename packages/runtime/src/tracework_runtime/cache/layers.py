@@ -8,7 +8,6 @@ be sealed with it. A shared place can be written by whoever reaches it, so that 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import os
 import stat
@@ -196,43 +195,46 @@ class Layers:
     def __init__(self, own: Entries, folders: Sequence[FolderBelow] = (), shared: SharedPlace | None = None) -> None:
         self.own, self.folders, self.shared = own, folders, shared
         self._dropped: set[Name] = set()
-        self._found: set[Name] = set()
+        self._found: dict[Name, Path | None] = {}
+        """Where entries lie that the own store did not have; None for those in memory alone."""
 
     @property
     def used(self) -> Set[Name]:
         """Entries that were read or written, wherever they are."""
-        return self.own.used | self._found
+        return self.own.used | self._found.keys()
 
     def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
         """The content of an entry of the first place that has it."""
-        content = self.own.get(kind, key, suffix)
-        if content is not None or kind in OF_THIS_MACHINE or (kind, key, suffix) in self._dropped:
+        name = (kind, key, suffix)
+        content = self.own.get(*name)
+        if content is not None:
+            self._found.pop(name, None)
             return content
+        if kind in OF_THIS_MACHINE or name in self._dropped:
+            return None
         for folder in self.folders:
-            content = folder.get(kind, key, suffix)
+            content = folder.get(*name)
             if content is not None:
                 observe.add(f"cache.{kind}.below")
-                self._found.add((kind, key, suffix))
+                self._found[name] = folder.file(*name)
                 return content
-        content = None if self.shared is None else self.shared.get(kind, key, suffix)
+        content = None if self.shared is None else self.shared.get(*name)
         if content is not None:
             observe.add(f"cache.{kind}.shared")
-            self.own.put(kind, key, content, suffix)
+            self._found[name] = self.own.put(kind, key, content, suffix)
         return content
 
     def put(self, kind: str, key: str, content: bytes, suffix: str = "") -> Path | None:
         """Keep an entry, in the shared place, too."""
         if self.shared is not None and kind not in OF_THIS_MACHINE:
             self.shared.put(kind, key, content, suffix)
+        self._found.pop((kind, key, suffix), None)
         return self.own.put(kind, key, content, suffix)
 
     def file(self, kind: str, key: str, suffix: str = "") -> Path | None:
-        """Where an entry is or would be."""
-        own = self.own.file(kind, key, suffix)
-        if (own is not None and own.exists()) or (kind, key, suffix) in self._dropped:
-            return own
-        below = (folder.file(kind, key, suffix) for folder in self.folders)
-        return next(itertools.chain((path for path in below if path.exists()), [own]))
+        """Where the content lies that `get` gave last: a place before it may have another file under this name, which is not trusted."""
+        name = (kind, key, suffix)
+        return self._found[name] if name in self._found else self.own.file(*name)
 
     def drop(self, kind: str, key: str, suffix: str = "") -> None:
         """Remove an entry from the own store; this process does not look for it below any more."""

@@ -19,7 +19,8 @@ from typing import Any
 from tracework_runtime import _torch, observe
 from tracework_runtime.cache.seal import Seal
 from tracework_runtime.cache.secret import secret
-from tracework_runtime.errors import CacheCorrupt, CacheUnsafe
+from tracework_runtime.cache.store import warn_once
+from tracework_runtime.errors import CacheCorrupt, CacheForeign, CacheUnsafe
 
 __all__ = ["Ranks", "open_ranks", "shared"]
 
@@ -31,6 +32,7 @@ PATIENCE = 900.0
 MOST_BYTES = 64 << 20
 """Of what is sent, for one process keeps all of it."""
 _MADE, _FAILED = b"made", b"failed"
+_ONE_KEY = "set TRACEWORK_CACHE_KEY (option cache_key) to copies of one file for all ranks"
 
 Make = Callable[[list[str]], Mapping[str, bytes]]
 """Makes what has these names; gives the bytes of each."""
@@ -126,7 +128,10 @@ class Ranks:
             return end.removeprefix(_MADE)
         try:
             return self._seal.open(name, end.removeprefix(_MADE))
-        except CacheCorrupt as error:  # of a rank with another key
+        except CacheForeign:
+            warn_once("ranks have different keys of the cache; each makes what it needs itself", _ONE_KEY)
+            return b""
+        except CacheCorrupt as error:
             log.warning("what another rank has made is not used: %s", error)
             return b""
 

@@ -69,7 +69,7 @@ class Entries(Hashable, Protocol):
         """Keep an entry; its file, if one has it."""
 
     def file(self, kind: str, key: str, suffix: str = "") -> Path | None:
-        """Where an entry is or would be; None where that is no file."""
+        """Where what `get` gave last is, or would be; None where that is no file."""
 
     def drop(self, kind: str, key: str, suffix: str = "") -> None:
         """Remove an entry if it is there."""

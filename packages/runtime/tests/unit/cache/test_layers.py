@@ -59,6 +59,28 @@ def test_what_is_unsafe_below_is_not_used(change, tmp_path):
     assert open_store(options(tmp_path, cache_layers=(str(tmp_path / "below"),))).get(*NAME) is None
 
 
+@pytest.mark.parametrize("change", [c for c in UNSAFE.values() if c is not os.unlink], ids=[n for n in UNSAFE if n != "nothing"])
+def test_the_file_is_that_of_the_content(change, tmp_path):
+    change(put(tmp_path / "first")[1])
+    put(tmp_path / "own", b"foreign", OTHER)
+    put(tmp_path / "second")
+    layers = (str(tmp_path / "first"), str(tmp_path / "second"))
+    with pytest.warns(UserWarning, match="sealed with another key"):
+        store = open_store(options(tmp_path, cache_layers=layers, cache_key=str(tmp_path / "key")))
+        assert store.get(*NAME) == b"below" and store.file(*NAME).is_relative_to(tmp_path / "second")
+    store.put("cpp", "key1", b"own", ".so")
+    assert store.get(*NAME) == b"own" and store.file(*NAME).is_relative_to(tmp_path / "own")
+
+
+def test_the_file_is_none_where_a_shared_entry_cannot_be_copied(tmp_path, monkeypatch):
+    given = {"cache_shared": str(tmp_path / "shared"), "cache_key": str(tmp_path / "key")}
+    open_store(options(tmp_path, **given)).put("cpp", "key1", b"content", ".so")
+    put(tmp_path / "other", b"foreign", OTHER)
+    store = open_store(options(tmp_path, **given).replace(cache_dir=str(tmp_path / "other")))
+    monkeypatch.setattr(store.own, "put", lambda *given: None)
+    assert store.get(*NAME) == b"content" and store.file(*NAME) is None and NAME in store.used
+
+
 def test_a_layer_that_is_not_there_is_left_out(tmp_path):
     with pytest.warns(UserWarning, match="nowhere.* it is left out"):
         store = open_store(options(tmp_path, cache_layers=(str(tmp_path / "nowhere"),)))

@@ -10,7 +10,7 @@ from tracework_runtime.cache import ranks
 from tracework_runtime.cache.memory import Cache
 from tracework_runtime.cache.ranks import Ranks
 from tracework_runtime.cache.seal import Seal
-from tracework_runtime.cache.store import MemoryStore
+from tracework_runtime.cache.store import MemoryStore, warn_once
 
 NAMES = [f"cpp/{n}" for n in range(6)]
 
@@ -59,7 +59,9 @@ def test_what_cannot_be_used_is_made_here(monkeypatch):
     store = dist.HashStore()
     one, other_key = Rank(store), Rank(store, b"o" * 32)
     one.ranks.share(NAMES[:1], one.make, one.take)
-    other_key.ranks.share(NAMES[:1], other_key.make, other_key.take)
+    warn_once.cache_clear()
+    with pytest.warns(UserWarning, match="ranks have different keys"):
+        other_key.ranks.share(NAMES[:1], other_key.make, other_key.take)
     monkeypatch.setattr(ranks, "MOST_BYTES", 0)
     third = Rank(store)
     one.ranks.share(NAMES[1:2], one.make, one.take)
