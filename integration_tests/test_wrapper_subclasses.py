@@ -89,6 +89,7 @@ def test_operations_are_one_graph(name):
         assert_same(call(two(4, 6)), operation(two(4, 6)))
 
 
+@pytest.mark.filterwarnings("error::tracework.UncompiledWarning")
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_gradients_are_of_the_class(name):
     operation = OPERATIONS[name]

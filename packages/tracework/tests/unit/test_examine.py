@@ -3,6 +3,7 @@
 import pytest
 import torch
 import tracework
+from torch.testing._internal.two_tensor import TwoTensor
 from tracework import cli
 from tracework.cli import app
 from tracework.errors import NotCallable
@@ -48,6 +49,15 @@ def test_a_graph_without_a_text_is_told():
     assert "sin" in case.program
     with pytest.raises(tracework.CaseError, match="under the name"):
         tracework.case(lambda x: local(x))(torch.ones(2))
+
+
+@pytest.mark.parametrize("examine", [tracework.case, tracework.diff])
+@pytest.mark.parametrize("is_argument", [False, True])
+def test_wrapper_subclasses_have_no_case(examine, is_argument):
+    weight = TwoTensor(torch.ones(2, 2), torch.ones(2, 2))
+    function, given = (torch.mm, (torch.ones(2, 2), weight)) if is_argument else (lambda x: x @ weight, (torch.ones(2, 2),))
+    with pytest.raises(tracework.CaseError, match="wrapper subclass"):
+        examine(function)(*given)
 
 
 @pytest.fixture

@@ -399,7 +399,9 @@ class Trace:
                 self.write_backs[slot] = self._add(self.values[slot], value)
                 self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
                 continue
-            if self.infos[slot].requires_grad and not self.examples[slot].is_leaf:  # a view gets another node of its own by that
+            given = [n for n in self.gm.graph.nodes if n.op == "placeholder"][slot]
+            may_be_view = not self.examples[slot].is_leaf and not given.meta.get("never_a_view")
+            if self.infos[slot].requires_grad and may_be_view:  # which gets another node of its own by that
                 raise Refusal("a write that is not recorded to an input with a history", self.recorder.origin)
             self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH)
             placeholder = [n for n in self.recorder.graph.nodes if n.op == "placeholder"][slot]

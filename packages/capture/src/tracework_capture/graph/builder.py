@@ -256,6 +256,9 @@ class GraphBuilder:
     ) -> Value:
         """Add a node whose example result is known already."""
         args, kwargs = tuple(map(written_dtype, args)), {name: written_dtype(arg) for name, arg in kwargs.items()}
+        meets_wrapper = self._meets_wrapper(args, kwargs, example)
+        for value in list(self.wrapper_values.values()) if meets_wrapper else ():
+            value.see_writes(frame)
         if "from" in kwargs:  # a word of Python, which the text of a graph cannot give an argument as: x.random_(from, to)
             args += tuple(kwargs.pop(name) for name in ("from", "to") if name in kwargs)
         if target is operator.pow and not isinstance(args[0], fx.Node):  # fx writes -2 ** x, which Python reads as -(2 ** x)
@@ -281,7 +284,7 @@ class GraphBuilder:
             node.meta["draws"] = True
         if frame.plan.learnt.isolated:
             isolate_node(frame, node)
-        if not self._meets_wrapper(node, example):
+        if not meets_wrapper:
             learn(node, example)
             learn_formula(node, example)
         if self.fake_mode.reads != self._reads:
@@ -289,12 +292,16 @@ class GraphBuilder:
             bind_sizes(self, node, example)
         return self.wrap_result(frame, node, example)
 
-    def _meets_wrapper(self, node: fx.Node, example: Any) -> bool:
+    def _meets_wrapper(self, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> bool:
         """Whether a tensor of a wrapper subclass is read or given: what its operators do, no table says."""
         if isinstance(example, torch.Tensor) and not isinstance(example, FakeTensor):
             return True
         held = self.wrapper_values
-        return bool(held) and any(id(n.meta["example_value"]) in held for n in node.all_input_nodes)
+        if not held:
+            return False
+        nodes: list[fx.Node] = []
+        fx.map_arg((args, kwargs), nodes.append)
+        return any(id(node.meta["example_value"]) in held for node in nodes)
 
     def run_on_fakes(self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> Any:
         """The call on example values; what fails there is a graph break, so plain Python gives the real error."""

@@ -47,6 +47,8 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     for index, binding in enumerate(frame.graph.inputs):
         writer.known_source(binding.source, f"__tw_inputs[{index}]")
     raising: list[types.CodeType] = []
+    for value in list(frame.graph.wrapper_values.values()):
+        value.replay_writes(frame)
     if isinstance(stop, Returned):
         refuse_open_managers(frame)
         end_autocast(frame)

@@ -69,6 +69,9 @@ def lift_tensor(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -
     """The placeholder of an existing tensor, with its guard; made once per tensor."""
     node: fx.Node | None = frame.graph.placeholder_of(tensor)
     if node is not None:
+        known = node.meta["binding"].source
+        if known != source:  # a part of a tensor of a wrapper subclass, of another one or passed by itself, too
+            frame.guard("IDENTITY" if type(known) is Const else "SAME", source, tensor if type(known) is Const else known)
         return node
     if tensor.requires_grad and tensor._is_view():
         try:
@@ -77,18 +80,25 @@ def lift_tensor(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -
             frame.break_graph("fake_failed", f"{source}: {error}")
     if marks_of(tensor).static_address == "guarded":
         frame.guard("DATA_PTR", source, tensor.data_ptr())
+    sizes, strides = open_layout(frame, tensor, source, role)
+    return frame.graph.tensor_input(tensor, source, role, sizes=sizes, strides=strides)
+
+
+def open_layout(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -> tuple[Any, Any]:
+    """Guards what is fixed of an existing tensor; its sizes and strides with symbols, or None for both where all are fixed."""
     dims = dynamic_dims(frame, tensor, source, role)
     gaps = changed_gaps(frame, tensor, source, role)
     facts = TensorFacts.of(tensor, dynamic=dims)
     if not dims and not gaps:
         frame.guard("TENSOR", source, facts)
-        return frame.graph.tensor_input(tensor, source, role)
+        return None, None
     sizes = [size_symbol(frame, tensor, source, d) if d in dims else n for d, n in enumerate(tensor.shape)]
     symbols = {d: frame.graph.size_input(TensorStride(source, d), tensor.stride(d), SMALLEST, None) for d in sorted(gaps)}
     strides = scaled_strides(tuple(tensor.shape), tensor.stride(), sizes, symbols.get)
-    node = frame.graph.tensor_input(tensor, source, role, sizes=sizes, strides=strides)
+    for size in sizes:
+        frame.graph.size_node(size)
     frame.guard("TENSOR", source, replace(facts, strides=fixed_strides(frame, tensor, source, sizes, strides, symbols)))
-    return node
+    return sizes, strides
 
 
 def fixed_strides(

@@ -22,6 +22,7 @@ from tracework_primops.graph.text import print_arguments, print_spec, print_valu
 from tracework_primops.symbols import Expr, Symbol
 
 from .._torch import qualified_name
+from .wrapped import Construct, Unwrap, Wrap
 
 HEADER = "captured graph"
 METHOD = "method."
@@ -100,6 +101,8 @@ def name_of(node: fx.Node) -> str:
         return f"{METHOD}{node.target}"
     if node.op != "call_function" or isinstance(node.target, str):
         raise ParseError(f"%{node.name} is a {node.op}, which has no text")
+    if isinstance(node.target, (Wrap, Unwrap, Construct)):
+        raise ParseError(f"%{node.name} is of a tensor of a wrapper subclass, whose code a text does not have")
     try:
         return qualified_name(node.target)
     except (AttributeError, RuntimeError) as error:

@@ -7,15 +7,29 @@ eager, by the class's own code, whoever runs the graph on tensors or fakes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import fx
 
 from .. import _torch
+from .wrapper_context import Context
 
-__all__ = ["Construct", "Gradient", "Place", "Structure", "Unwrap", "Wrap", "is_differentiable", "is_wrapper"]
+__all__ = [
+    "Construct",
+    "Gradient",
+    "Place",
+    "Structure",
+    "Unwrap",
+    "View",
+    "Wrap",
+    "is_differentiable",
+    "is_wrapper",
+    "plain_parts",
+]
 
 
 def is_wrapper(cls: type) -> bool:
@@ -34,21 +48,31 @@ class Held:
 
     value: Any
 
+    @functools.cached_property
+    def holds(self) -> Callable[[Any], bool]:
+        """Whether another one is the same."""
+        return Context(self.value).is_of
+
+    def is_like(self, other: Held) -> bool:
+        """The same of another tensor's."""
+        return self.holds(other.value)
+
 
 @dataclass(frozen=True, eq=False)
 class Structure:
     """What a tensor of a wrapper subclass is beside the data of its parts.
 
     names: of the attributes with its parts. inner: their structures, None for a plain tensor, what is no tensor
-    as it is. context: what the class keeps beside them.
+    as it is. context: what the class keeps beside them. A size or stride that is None is open: `filled` says
+    what it is. Making one raises Incomparable where a context cannot be compared.
     """
 
     cls: type
     names: tuple[str, ...]
-    context: Any
+    context: Context
     inner: tuple[Structure | Held | None, ...]
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
     dtype: torch.dtype
     requires_grad: bool
 
@@ -58,11 +82,12 @@ class Structure:
         parts = [getattr(tensor, name) for name in names]
         inner = tuple(cls.of_part(part) for part in parts)
         facts = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.requires_grad
-        return cls(type(tensor), tuple(names), context, inner, *facts)
+        return cls(type(tensor), tuple(names), Context(context), inner, *facts)
 
     @classmethod
     def of_part(cls, part: Any) -> Structure | Held | None:
         if not isinstance(part, torch.Tensor):
+            Context(part)  # raises where it cannot be compared
             return Held(part)
         return cls.of(part) if is_wrapper(type(part)) else None
 
@@ -73,20 +98,85 @@ class Structure:
 
     def is_of(self, tensor: Any) -> bool:
         """Whether a tensor is such a one, apart from what its plain parts are."""
-        kind: type = type(tensor)
-        if kind is not self.cls or tensor.requires_grad is not self.requires_grad or tensor.dtype is not self.dtype:
-            return False
-        if tuple(tensor.shape) != self.sizes or tuple(tensor.stride()) != self.strides:
-            return False
-        names, context = tensor.__tensor_flatten__()
-        if tuple(names) != self.names or context != self.context:
-            return False
-        for name, inner in zip(names, self.inner):
-            if isinstance(inner, Structure) and not inner.is_of(getattr(tensor, name)):
+        return self.holds(tensor)
+
+    @functools.cached_property
+    def holds(self) -> Callable[[Any], bool]:
+        """`is_of` with all that it needs at hand: a guard of each call."""
+        cls, names, dtype, requires_grad = self.cls, self.names, self.dtype, self.requires_grad
+        sizes, strides, keeps = self.sizes, self.strides, self.context.is_of
+        is_open = None in (*sizes, *strides)
+        inner = [(name, row.holds) for name, row in zip(names, self.inner) if row is not None]
+
+        def holds(tensor: Any) -> bool:
+            kind: type = type(tensor)
+            if kind is not cls or tensor.requires_grad is not requires_grad or tensor.dtype is not dtype:
                 return False
-            if isinstance(inner, Held) and getattr(tensor, name) != inner.value:
+            if is_open:
+                if not agree(tensor.shape, sizes) or not agree(tensor.stride(), strides):
+                    return False
+            elif tensor.shape != sizes or tensor.stride() != strides:
+                return False
+            found, kept = tensor.__tensor_flatten__()
+            if tuple(found) != names or not keeps(kept):
+                return False
+            return not inner or all(check(getattr(tensor, name)) for name, check in inner)
+
+        return holds
+
+    def is_like(self, other: Structure) -> bool:
+        """Whether tensors of both differ in nothing but sizes, strides, dtypes, and what their plain parts are."""
+        if other.cls is not self.cls or other.names != self.names or not self.context.is_of(other.context.fresh()):
+            return False
+        for mine, its in zip(self.inner, other.inner):
+            if mine is not its and (type(mine) is not type(its) or mine is None or not mine.is_like(its)):  # type: ignore[arg-type]
                 return False
         return True
+
+    @functools.cached_property
+    def is_asked(self) -> bool:
+        """Whether functions of torch ask its class, or those of its parts, what they do."""
+        own = self.cls.__torch_function__ is not _torch.disabled_torch_function  # type: ignore[attr-defined]
+        return own or any(isinstance(row, Structure) and row.is_asked for row in self.inner)
+
+    @functools.cached_property
+    def is_open(self) -> bool:
+        """Whether any size or stride is, of its inner ones, too."""
+        return None in self.sizes or None in self.strides or any(isinstance(row, Structure) and row.is_open for row in self.inner)
+
+    def opened(self, is_open: Callable[[Any], bool], numbers: list[Any]) -> Structure:
+        """The same with these sizes and strides open, and what they are in `numbers`."""
+
+        def each(given: Any) -> Any:
+            if not is_open(given):
+                return given
+            numbers.append(given)
+            return None
+
+        sizes, strides = (tuple(map(each, row)) for row in (self.sizes, self.strides))
+        inner = tuple(row.opened(is_open, numbers) if isinstance(row, Structure) else row for row in self.inner)
+        return replace(self, sizes=sizes, strides=strides, inner=inner)
+
+    def filled(self, numbers: Iterator[Any]) -> Structure:
+        """The same with these for what is open, in the order of `opened`."""
+        sizes, strides = (tuple(next(numbers) if n is None else n for n in row) for row in (self.sizes, self.strides))
+        inner = tuple(row.filled(numbers) if isinstance(row, Structure) else row for row in self.inner)
+        return replace(self, sizes=sizes, strides=strides, inner=inner)
+
+    def outside(self, gradient: torch.Tensor) -> Structure:
+        """Of a gradient that is traced: the same with symbols open, for other sizes of the tensor whose gradient it is."""
+        if all(type(n) is int for n in (*self.sizes, *self.strides)):
+            return self
+        if not gradient.is_contiguous() or any(isinstance(row, Structure) for row in self.inner):
+            raise RuntimeError(f"the gradient of symbolic sizes is a {self.cls.__name__} with gaps or of wrappers")
+        return replace(self, sizes=(None,) * len(self.sizes), strides=(None,) * len(self.strides))
+
+    def like(self, structure: Structure) -> Structure:
+        """Of the gradient of a tensor of this structure."""
+        if not self.is_open:
+            return self
+        strides = torch.empty(structure.sizes, device="meta").stride()
+        return replace(self, sizes=structure.sizes, strides=strides)
 
     def parts(self, tensor: Any) -> list[torch.Tensor]:
         """The plain tensors that it is made of."""
@@ -102,8 +192,21 @@ class Structure:
         given: dict[str, Any] = {}
         for name, inner in zip(self.names, self.inner, strict=True):
             given[name] = next(parts) if inner is None else inner.value if isinstance(inner, Held) else inner.together(parts)
-        made: torch.Tensor = self.cls.__tensor_unflatten__(given, self.context, self.sizes, self.strides)  # type: ignore[attr-defined]
+        made: torch.Tensor = self.cls.__tensor_unflatten__(given, self.context.fresh(), self.sizes, self.strides)  # type: ignore[attr-defined]
         return made
+
+
+def agree(given: Sequence[int], known: tuple[Any, ...]) -> bool:
+    """Whether numbers are these, where those are known."""
+    return len(given) == len(known) and all(n is None or n == now for n, now in zip(known, given))
+
+
+def plain_parts(tensor: Any) -> list[Any]:
+    """The plain tensors that a tensor is made of: itself, where its class is none that can be taken apart."""
+    if not is_wrapper(type(tensor)):
+        return [tensor]
+    parts = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+    return [plain for part in parts if isinstance(part, torch.Tensor) for plain in plain_parts(part)]
 
 
 def is_differentiable(tensor: torch.Tensor) -> bool:
@@ -137,15 +240,15 @@ class _Together(torch.autograd.Function):
         parts = [] if structure is None else structure.parts(gradient)
         fits = structure is not None and [(part.shape, part.dtype) for part in parts] == ctx.facts
         if ctx.found is None and structure is not None:  # inside of the graph it was taken for one like the result
-            fits = fits and (structure.cls, structure.context) == (ctx.structure.cls, ctx.structure.context)
+            fits = fits and ctx.structure.is_like(structure)
         if ctx.found is not None:
-            ctx.found.structure = structure if fits else None
+            ctx.found.structure = structure.outside(gradient) if structure is not None and fits else None
             if not fits:
                 return None, None, gradient, *[None] * len(ctx.facts)
-        if not fits:
+        if structure is None or not fits:
             whose, kind = ctx.structure.cls.__name__, type(gradient).__name__
             raise RuntimeError(f"the gradient of a {whose} is a {kind}, whose parts are no gradients of its parts")
-        return None, None, None, *parts
+        return None, None, None, *parts_of_gradient(structure, gradient)
 
 
 class _Apart(torch.autograd.Function):
@@ -155,10 +258,12 @@ class _Apart(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, structure: Structure, found: Gradient | None, tensor: torch.Tensor) -> Any:
         parts = [part.detach() for part in structure.parts(tensor)]
-        ctx.structure, ctx.found, ctx.like = structure, found, parts
+        ctx.structure, ctx.found = Structure.of(tensor) if structure.is_open else structure, found
+        # not the parts themselves: the history that they have would be in itself, which no collector of garbage sees
+        ctx.facts = [(tuple(part.shape), part.stride(), {"dtype": part.dtype, "device": part.device}) for part in parts]
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*[part for part in parts if not is_differentiable(part)])
-        carrier = [] if found is None else [torch.zeros((), dtype=structure.dtype, device=tensor.device).expand(structure.sizes)]
+        carrier = [] if found is None else [torch.zeros((), dtype=structure.dtype, device=tensor.device).expand(tensor.shape)]
         return *carrier, *parts
 
     @staticmethod
@@ -169,12 +274,35 @@ class _Apart(torch.autograd.Function):
         if ctx.found is not None:
             if ctx.found.structure is None:
                 return None, None, given[0]
-            structure, parts = ctx.found.structure, given[1:]
-        return None, None, structure.together(torch.zeros_like(p) if g is None else g for g, p in zip(parts, ctx.like))
+            structure, parts = ctx.found.structure.like(ctx.structure), given[1:]
+        whole = [zeros(*facts) if part is None else part for part, facts in zip(parts, ctx.facts)]
+        return None, None, together_of_gradients(structure, whole)
+
+
+def zeros(sizes: Sequence[Any], strides: Sequence[Any], facts: dict[str, Any]) -> torch.Tensor:
+    """The gradient of a part that has none."""
+    return torch.empty_strided(sizes, strides, **facts).zero_()
+
+
+def parts_of_gradient(structure: Structure, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The parts of a gradient; with its history, where gradients of gradients are asked for."""
+    if torch.is_grad_enabled() and gradient.requires_grad:
+        found: tuple[torch.Tensor, ...] = _Apart.apply(structure, None, gradient)
+        return found
+    return tuple(structure.parts(gradient))
+
+
+def together_of_gradients(structure: Structure, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A gradient of these parts; with their histories, where gradients of gradients are asked for."""
+    if torch.is_grad_enabled() and any(part.requires_grad for part in parts):
+        found: torch.Tensor = _Together.apply(structure, None, None, *parts)
+        return found
+    return structure.together(iter(parts))
 
 
 class Wrap:
     """plain tensors -> the tensor of a wrapper subclass that is made of them: a function of the graph, and of what reads its results.
+    Before them it takes the sizes and strides that are open.
 
     gradient: of an input that asks for one, whose parts come after a carrier.
     """
@@ -183,13 +311,17 @@ class Wrap:
         self.structure, self.gradient = structure, gradient
         self.__name__ = f"wrap_{structure.cls.__name__}"
 
-    def __call__(self, *parts: torch.Tensor) -> torch.Tensor:
+    def __call__(self, *given: Any) -> torch.Tensor:
+        structure, parts = self.structure, given
+        if structure.is_open:
+            count = structure.count + (self.gradient is not None)
+            structure, parts = structure.filled(iter(given[:-count])), given[-count:]
         with _torch.torch_functions_off():
-            if not self.structure.requires_grad:
-                return self.structure.together(iter(parts))
-            given = parts if self.gradient is not None else (None, *parts)
+            if not structure.requires_grad:
+                return structure.together(iter(parts))
+            tensors = parts if self.gradient is not None else (None, *parts)
             with torch.enable_grad():
-                made: torch.Tensor = _Together.apply(self.structure, self.gradient, *given)
+                made: torch.Tensor = _Together.apply(structure, self.gradient, *tensors)
                 return made
 
 
@@ -207,6 +339,37 @@ class Unwrap:
             with torch.enable_grad():
                 made: tuple[torch.Tensor, ...] = _Apart.apply(self.structure, self.gradient, tensor)
                 return made
+
+
+class View:
+    """A tensor -> a view of it, by calls that a graph recorded: what leaves as a view of an existing tensor is one to autograd, too.
+
+    calls: functions or names of methods, from the first on, with what they take beside the result before them.
+    """
+
+    def __init__(self, calls: Sequence[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> None:
+        self.calls = tuple(calls)
+        self.__name__ = "view"
+
+    @classmethod
+    def between(cls, base: fx.Node, node: fx.Node) -> View | None:
+        """What makes the second node's tensor of the first's; None where it takes more than that."""
+        calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        while node is not base:
+            first = node.args[0] if node.args else None
+            if not isinstance(first, fx.Node) or node.all_input_nodes != [first]:
+                return None
+            calls.append((node.target, tuple(node.args[1:]), dict(node.kwargs)))
+            node = first
+        return cls(calls[::-1])
+
+    def __call__(self, tensor: torch.Tensor) -> Any:
+        made: Any = tensor
+        with _torch.torch_functions_off():
+            for target, args, kwargs in self.calls:
+                function = getattr(made, target) if isinstance(target, str) else functools.partial(target, made)
+                made = function(*args, **kwargs)
+        return made
 
 
 @dataclass(frozen=True)

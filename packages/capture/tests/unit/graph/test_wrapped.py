@@ -1,8 +1,11 @@
 """Tensors of wrapper subclasses are taken apart and put together, their gradients with them."""
 
+import operator
+
 import pytest
 import torch
-from tracework_capture.graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, Wrap, is_wrapper
+from torch import fx
+from tracework_capture.graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, View, Wrap, is_wrapper
 
 
 class Pair(torch.Tensor):
@@ -76,6 +79,17 @@ def test_gradients_pass(is_plain):
     assert type(leaf.grad) is (torch.Tensor if is_plain else Pair)
     assert torch.equal(leaf.grad if is_plain else leaf.grad.first, given)
     assert is_plain or torch.equal(leaf.grad.second, given * 2)
+
+
+def test_a_view_is_replayed():
+    graph = fx.Graph()
+    base, other = graph.placeholder("base"), graph.placeholder("other")
+    rows = graph.call_function(operator.getitem, (base, slice(1, None)))
+    node = graph.call_method("t", (rows,))
+    view = View.between(base, node)
+    given = torch.randn(3, 4)
+    assert view is not None and torch.equal(view(given), given[1:].t()) and view(given)._base is given
+    assert View.between(base, graph.call_function(torch.add, (rows, other))) is None
 
 
 def test_a_constructor_with_tensors_in_their_places():

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import fx
 from tracework_capture.graph.text import print_captured
+from tracework_capture.graph.wrapped import is_wrapper
 from tracework_primops import InputSpec, PrimGraph, SizeSpec, SymbolTable, TensorSpec, copy_node
 from tracework_primops.graph.prim_graph import bind_symbols, call, resolve
 from tracework_runtime import StepTimes
 
-from ..cases import Case
+from ..cases import Case, CaseError
 
 WIDER: Mapping[torch.dtype, torch.dtype] = {
     torch.float32: torch.float64,
@@ -207,13 +208,16 @@ def is_part(node: fx.Node) -> bool:
 
 
 def copied(values: Sequence[Any]) -> list[Any]:
-    """Tensors in memory of their own, which those that shared some share; leaves that ask for gradients where they did."""
+    """Tensors in memory of their own, which those that shared some share; leaves that ask for gradients where they did. Raises CaseError for
+    tensors of wrapper subclasses, which have no memory."""
     memory: dict[int, torch.UntypedStorage] = {}
     found: list[Any] = []
     for value in values:
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             found.append(value)
             continue
+        if is_wrapper(type(value)):
+            raise CaseError(f"a {type(value).__name__} is a tensor of a wrapper subclass, whose code no case has")
         storage = value.untyped_storage()
         if storage.data_ptr() not in memory or not storage.nbytes():
             memory[storage.data_ptr()] = storage.clone()

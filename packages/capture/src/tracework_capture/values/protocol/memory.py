@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracework_primops import FakeTensor
+
 if TYPE_CHECKING:
     from collections.abc import Collection
     from types import CodeType
@@ -63,7 +65,8 @@ def known_values(frame: Frame) -> dict[int, AbstractTensor]:
 
 def remember(frame: Frame, value: AbstractTensor) -> None:
     """Finds the value again when an operation returns one of its arguments."""
-    known_values(frame)[id(value.example)] = value
+    known = known_values(frame) if isinstance(value.example, FakeTensor) else frame.graph.wrapper_values
+    known[id(value.example)] = value
 
 
 def forget_nodes(frame: Frame, nodes: Collection[fx.Node]) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from ...graph.regions import Outlined, outline
+from ...graph.wrapped import plain_parts
 from .memory import forget_nodes
 from .value import Value
 
@@ -46,8 +47,9 @@ class Region:
         return made
 
     def _memory(self) -> Any:
-        values = self.frame.graph.tensor_values.values()
-        return [(value.example.storage, value.node) for value in values]
+        graph = self.frame.graph
+        values = (*graph.tensor_values.values(), *graph.wrapper_values.values())
+        return [(part.storage, value.node) for value in values for part in plain_parts(value.example)]
 
     def what_changed(self) -> str:
         """Words for the break, or an empty text."""

@@ -350,6 +350,10 @@ def retain_grad(frame: Frame, tensor: AbstractTensor, name: str, args: list[Valu
         return frame.break_graph("hook", "retain_grad of a tensor without history")
     if leaf_of(frame, tensor):
         return NONE
+    if not isinstance(tensor.example, FakeTensor) and tensor.source is None:
+        return frame.break_graph(
+            "hook", "retain_grad of a tensor of a wrapper subclass that was made here, of which the parts leave"
+        )
     if tensor.source is not None:
         frame.mutations.call(torch.Tensor.retain_grad, [tensor])
         tensor.hooks |= {name}

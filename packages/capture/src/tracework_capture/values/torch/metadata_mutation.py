@@ -175,8 +175,8 @@ def view_in_place(frame: Frame, self: AbstractTensor, name: str, args: list[Valu
 
 def refuse_metadata_mutation(frame: Frame, self: AbstractTensor, name: str) -> None:
     """Breaks the graph for tensors that others hold, and where autograd refuses or does more than to make a view."""
-    if self.source is not None:
-        frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor")
+    if self.source is not None or not isinstance(self.example, FakeTensor):
+        frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor, or of one of a wrapper subclass")
     viewed = self.example if self.example._base is None else self.example._base
     if viewed.is_leaf and viewed.requires_grad and torch.is_grad_enabled():
         frame.break_graph("fake_failed", f"{name}: eager refuses to change a leaf that requires grad, or a view of it")
@@ -210,7 +210,8 @@ def detach_(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kw
 def set_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """Tensor.set_(source): a tensor that the program makes goes on as another one over the memory of the source."""
     source = args[0] if len(args) == 1 and not kwargs else None
-    if self.source is not None or not isinstance(source, AbstractTensor) or self.example._is_view():
+    is_own = self.source is None and isinstance(self.example, FakeTensor) and not self.example._is_view()
+    if not is_own or not isinstance(source, AbstractTensor):
         return frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor, a view, or with these arguments")
     old, new = self.example, source.example
     if (old.dtype, old.device) != (new.dtype, new.device) or old.requires_grad or new.requires_grad or self.of_inference:

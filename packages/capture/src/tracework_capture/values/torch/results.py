@@ -14,10 +14,12 @@ from ..number.symint import size_value
 from ..plain.results import wrap_constant
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.constant import ConstantValue
+from ..protocol.kinds import AbstractTensor
+from ..protocol.make import make
 from ..protocol.value import Frame, Value
 from .inference_tensors import refuse_misuse
-from .tensor import tensor_result
-from .wrapper_tensor import wrapper_result
+from .tensor import TensorValue, tensor_result
+from .wrapper_tensor import WrapperTensorValue, wrapper_result
 
 
 def wrap_result(frame: Frame, node: fx.Node, example: Any) -> Value:
@@ -51,6 +53,14 @@ def wrap_result(frame: Frame, node: fx.Node, example: Any) -> Value:
     if isinstance(example, (torch.SymBool, torch.SymFloat)):
         return ConstantValue(bool(example) if isinstance(example, torch.SymBool) else float(example))
     return wrap_constant(frame, example)
+
+
+def tensor_of_node(node: fx.Node, example: Any) -> AbstractTensor:
+    """The value of a node that gives one tensor."""
+    return TensorValue(node, example) if isinstance(example, FakeTensor) else WrapperTensorValue(node, example, type(example))
+
+
+make.provide(tensor=tensor_of_node)
 
 
 def is_graph_result(item: FakeTensor | None) -> bool:

@@ -188,6 +188,19 @@ def default_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
     return converted(frame, found, cls)
 
 
+@call(_torch.disabled_torch_function, binds=False)
+def disabled_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """torch._C._disabled_torch_function_impl(func, types, args=(), kwargs=None), what super().__torch_function__ is of a class with a
+    __torch_dispatch__: results are as they are."""
+    given: dict[str, Any] = dict(zip(("func", "types", "args", "kwargs"), args)) | kwargs
+    named = given.get("kwargs")
+    none = named is None or named.is_constant() and named.constant() is None
+    names = {} if none else {force_plain(frame, key): value for key, value in given["kwargs"].all_items(frame)}
+    with functions_off(frame):
+        found: Value = given["func"].call(frame, given["args"].unpack(frame) if "args" in given else [], names)
+        return found
+
+
 def converted(frame: Frame, value: Value, cls: type) -> Value:
     """Tensors as ones of the class, also in tuples and lists."""
     if isinstance(value, TensorValue):
@@ -276,8 +289,8 @@ def parameter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
     """nn.Parameter(data, requires_grad=True)"""
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
     data = given.get("data")
-    if not isinstance(data, TensorValue) or frame.modes.transforms:
-        return frame.break_graph("call_unknown", "construction of nn.Parameter without a tensor")
+    if not isinstance(data, TensorValue) or not isinstance(data.example, FakeTensor) or frame.modes.transforms:
+        return frame.break_graph("call_unknown", "construction of nn.Parameter without a tensor, or of a wrapper subclass")
     wanted = given.get("requires_grad", ConstantValue(True)).truth(frame)
     made: Any = frame.graph.call(frame, leaf, (data, wanted))
     value = NewParameterValue(made.node, made.example)

@@ -553,6 +553,8 @@ def requires_grad_(frame: Frame, self: AbstractTensor, name: str, args: list[Val
     )  # a view made under no_grad says what that asks for
     if force_plain(frame, wanted) == self.example.requires_grad and not of_its_base:
         return self
+    if not isinstance(self.example, FakeTensor):
+        return frame.break_graph("side_effect_unknown", f"requires_grad_ of {self.describe()}, of a wrapper subclass")
     if self.obj is None:
         frame.graph.call_method(frame, "requires_grad_", (self, wanted))
         return self
@@ -612,5 +614,3 @@ methods(
 )
 for _reason, _names in LEFT_TO_PYTHON.items():
     method(torch.Tensor, *_names.split(), policy=Policy.BREAK, reason=_reason)(break_row(_reason))
-
-make.provide(tensor=TensorValue)

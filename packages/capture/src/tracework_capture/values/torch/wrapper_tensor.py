@@ -6,25 +6,31 @@ Its example is a tensor of the class made of fakes. A __torch_function__ of the 
 from __future__ import annotations
 
 import operator
+import types
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import Condition
+from tracework_primops.fake.convert import scaled_strides
 
 from ... import _C
 from ..._torch import torch_functions_off
 from ...errors import BreakGraph
-from ...graph.inputs import lift_tensor
-from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, Wrap, is_differentiable, is_wrapper
-from ...guards.classes import NO_ATTRIBUTE, lookup_class
-from ...guards.guard import TensorFacts
-from ...sources import Attr, Source
+from ...graph.inputs import LAYOUT, lift_tensor, open_layout
+from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, View, Wrap, is_differentiable, is_wrapper
+from ...graph.wrapper_context import Context, Incomparable
+from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
+from ...sources import Attr, Source, TensorSize, TensorStride
 from ..number.symint import SymNumber
 from ..objects.construction import MADE_IN_GRAPHS
 from ..plain.sequence import SequenceValue
 from ..protocol.binding import bind_static, is_data_descriptor
 from ..protocol.kinds import AbstractTensor
 from ..protocol.value import Emitter, Frame, Value
+from .metadata_mutation import count_writes
 from .opaque_tensor import overrides_torch_function, why_foreign
 from .subclass import SubclassTensorValue
 
@@ -36,34 +42,105 @@ def existing_wrapper_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> 
     if frame.modes.modes_at_start:  # guards are checked where neither mode nor class is asked
         return frame.break_graph("tensor_subclass", f"{type(obj).__name__} under a mode that began outside")
     with torch_functions_off():
-        structure = Structure.of(obj)
+        structure = known = structure_of(frame, obj)
 
         def holds(value: torch.Tensor) -> bool:
             """the tensor is of this class and structure"""
+            if not is_asked:
+                return structure.is_of(value)
             with torch_functions_off():
                 return structure.is_of(value)
 
+        is_asked = known.is_asked
         frame.guard("PREDICATE", source, holds)
-        node = together(frame, structure, obj, source, "parameter" if isinstance(obj, torch.nn.Parameter) else "tensor")
+        places = list(paths(known, obj, source))
+        for part, at in places:
+            if (why := why_foreign(part)) is not None:
+                frame.break_graph(why[0], f"{at} is {why[1]}")
+        role = "parameter" if isinstance(obj, torch.nn.Parameter) else "tensor"
+        lifted = leaf_parts if known.requires_grad else plain_nodes
+        structure, numbers, nodes, gradient = lifted(frame, known, obj, source, places, role)
+        sizes = [frame.graph.size_node(number) for number in numbers]
+        node = frame.graph.plain_node(frame, Wrap(structure, gradient), (*sizes, *nodes))
     return WrapperTensorValue.of(frame, node, node.meta["example_value"], source, obj)
 
 
-def together(frame: Frame, structure: Structure, obj: Any, source: Source, role: str) -> fx.Node:
-    """The node that makes one of the inputs that are its parts."""
-    places = list(paths(structure, obj, source))
-    for part, at in places:
-        if (why := why_foreign(part)) is not None:
-            frame.break_graph(why[0], f"{at} is {why[1]}")
-    if not structure.requires_grad:
-        nodes = tuple(lift_tensor(frame, part, at, role) for part, at in places)
-        return frame.graph.plain_node(frame, Wrap(structure), nodes)
-    for part, at in places:
-        frame.guard("TENSOR", at, TensorFacts.of(part))
+def structure_of(frame: Frame, tensor: torch.Tensor) -> Structure:
+    """Structure.of(tensor), where that can be compared with."""
+    try:
+        return Structure.of(tensor)
+    except Incomparable as error:
+        return frame.break_graph("tensor_subclass", f"a {type(tensor).__name__}, which keeps {error} beside its parts")
+
+
+Lifted = tuple[Structure, list[Any], tuple[fx.Node, ...], Gradient | None]
+"""The structure of an input with what is open, what that is, the nodes of its parts, and its gradient where it asks for one."""
+
+
+def plain_nodes(frame: Frame, known: Structure, obj: Any, source: Source, places: list[Any], role: str) -> Lifted:
+    """Each part is an input by itself."""
+    nodes = tuple(lift_tensor(frame, part, at, role) for part, at in places)
+    shapes = [[frame.symbols.from_symint(n) for n in node.meta["example_value"].shape] for node in nodes]
+    structure, numbers, _ = opened(frame, known, obj, source, iter(shapes))
+    return structure, numbers, nodes, None
+
+
+def leaf_parts(frame: Frame, known: Structure, obj: Any, source: Source, places: list[Any], role: str) -> Lifted:
+    """The inputs are a carrier, and parts whose gradients are put together."""
+    layouts = [open_layout(frame, part, at, role) for part, at in places]
+    shapes = [tuple(part.shape) if sizes is None else sizes for (part, _), (sizes, _) in zip(places, layouts)]
+    structure, numbers, outer = opened(frame, known, obj, source, iter(shapes))
     gradient = Gradient()
     unwrap = Unwrap(structure, gradient)
-    nodes = tuple(frame.graph.tensor_input(part, source, role) for part in unwrap(obj))
+    carrier = (outer, (0,) * len(outer)) if structure.is_open else (None, None)
+    nodes = tuple(
+        frame.graph.tensor_input(part, source, role, sizes=sizes, strides=strides)
+        for part, (sizes, strides) in zip(unwrap(obj), (carrier, *layouts), strict=True)
+    )
+    for node in nodes[1:]:
+        node.meta["never_a_view"] = True  # to autograd: a function of its own gives it
     frame.graph.taken_apart.append((tuple(node.name for node in nodes), unwrap))
-    return frame.graph.plain_node(frame, Wrap(structure, gradient), nodes)
+    return structure, numbers, nodes, gradient
+
+
+def opened(frame: Frame, known: Structure, obj: Any, source: Source, shapes: Iterator[Any]) -> tuple[Structure, list[Any], Any]:
+    """The structure of an input whose plain parts have these sizes, some of them symbols: sizes that are multiples of those are open. With what
+    is open, and all sizes."""
+    symbolic = with_symbols(frame, known, obj, source, shapes)
+    numbers: list[Any] = []
+    return symbolic.opened(lambda number: type(number) is not int, numbers), numbers, symbolic.sizes
+
+
+def with_symbols(frame: Frame, known: Structure, obj: Any, source: Source, shapes: Iterator[Any]) -> Structure:
+    """The structure of an input, its sizes and strides with symbols. What they are of the sizes of its parts is guarded."""
+    inner: list[Any] = []
+    rows: list[tuple[Any, tuple[int, ...]]] = []  # sizes of each part with symbols, and now
+    for name, structure in zip(known.names, known.inner):
+        part = getattr(obj, name)
+        if not isinstance(part, Tensor):
+            inner.append(structure)
+            continue
+        made = with_symbols(frame, structure, part, Attr(source, name), shapes) if isinstance(structure, Structure) else None
+        inner.append(made)
+        rows.append((next(shapes) if made is None else made.sizes, tuple(part.shape)))
+    sizes = [of_parts(dim, size, len(known.sizes), rows) for dim, size in enumerate(known.sizes)]
+    if all(type(size) is int for size in sizes):
+        return replace(known, inner=tuple(inner))
+    strides = scaled_strides(known.sizes, known.strides, sizes, lambda dim: None)
+    for kind, numbers, wanted in ((TensorSize, known.sizes, sizes), (TensorStride, known.strides, strides)):
+        for dim, (number, expression) in enumerate(zip(numbers, wanted)):
+            if type(expression) is not int:
+                actual = frame.symbols.new(number, kind(source, dim), 0, None)
+                frame.symbols.assume(Condition.compare("==", actual, expression), LAYOUT)
+    return replace(known, sizes=tuple(sizes), strides=tuple(strides), inner=tuple(inner))
+
+
+def of_parts(dim: int, size: int, dims: int, rows: list[tuple[Any, tuple[int, ...]]]) -> Any:
+    """A size of a tensor as a multiple of that of a part which is a symbol; the number itself, where there is none."""
+    for symbolic, now in rows:
+        if len(now) == dims and type(symbolic[dim]) is not int and size and size % now[dim] == 0:
+            return symbolic[dim] * (size // now[dim])
+    return size
 
 
 def paths(structure: Structure, obj: Any, source: Source) -> Any:
@@ -77,12 +154,17 @@ def paths(structure: Structure, obj: Any, source: Source) -> Any:
 
 
 class WrapperTensorValue(SubclassTensorValue):
-    """A tensor of a wrapper subclass."""
+    """A tensor of a wrapper subclass. graph: the builder of the graph that it is in. grad_at_start: whether gradients are recorded around it."""
+
+    graph: Any = None
+    grad_at_start = True
 
     def __init__(
         self, node: fx.Node, example: Any, cls: type, source: Source | None = None, obj: torch.Tensor | None = None
     ) -> None:
         super().__init__(node, example, cls, source, obj)
+        meet(cls)  # its special methods stay what they are
+        self.version = self.version_seen = version_of(example)
         self.overrides_torch_function = overrides_torch_function(cls)
 
     @classmethod
@@ -93,10 +175,24 @@ class WrapperTensorValue(SubclassTensorValue):
         known: WrapperTensorValue | None = frame.graph.wrapper_values.get(id(example))
         if known is None:
             known = frame.graph.wrapper_values[id(example)] = cls(node, example, type(example), source, obj)
+            known.graph, known.grad_at_start = frame.graph, frame.modes.grad_at_start
             frame.memory.only_now = (
                 f"operators on a {type(example).__name__} are what its class, which ran while tracing, makes of them"
             )
         return known
+
+    def see_writes(self, frame: Frame) -> None:
+        """An operation ran that may have written to it. Autograd's view of an existing tensor changes in plain Python only."""
+        version = version_of(self.example)
+        if self.obj is not None and version != self.version_seen and torch.is_grad_enabled() and self.example.requires_grad:
+            frame.break_graph("side_effect_unknown", f"a write to {self.describe()}, which changes its history")
+        self.version_seen = version
+
+    def replay_writes(self, frame: Frame) -> None:
+        """Writes to an existing tensor reach its parts; they count as writes to itself, too."""
+        writes = self.version_seen - self.version
+        if self.obj is not None and writes:
+            frame.mutations.effect(("version", id(self)), lambda emit: emit.line(counting(emit, self, writes)))
 
     def is_on(self, frame: Frame) -> bool:
         if self.overrides_torch_function:
@@ -107,22 +203,80 @@ class WrapperTensorValue(SubclassTensorValue):
         return f"a {self.cls.__name__}" + (f" from {self.source}" if self.source is not None else "")
 
     def reload(self, emit: Emitter) -> str:
-        """Its plain parts leave the graph, and are put together."""
-        structure = Structure.of(self.example)
-        if not all(type(n) is int for n in (*structure.sizes, *structure.strides)):
-            raise BreakGraph("cannot_rebuild", f"{self.describe()} of symbolic sizes")
+        """Its plain parts leave the graph, and are put together; a view of an existing tensor with a history is made of that."""
+        base = self.graph.wrapper_values.get(id(self.example._base)) if self.example.requires_grad else None
+        if base is not None and base.obj is not None and base.grad_at_start and torch.is_grad_enabled():
+            view = View.between(base.node, self.node)
+            if view is not None:
+                return f"{emit.const(_C.Scoped(view, None), 'view')}({emit.load(base)})"
+        try:
+            structure = Structure.of(self.example)
+        except Incomparable as error:
+            raise BreakGraph("cannot_rebuild", f"{self.describe()}, which keeps {error} beside its parts") from error
+        numbers: list[Any] = []
+        structure = structure.opened(lambda number: type(number) is not int, numbers)
         if structure.requires_grad and not all(map(is_differentiable, structure.parts(self.example))):
             raise BreakGraph("cannot_rebuild", f"{self.describe()} with a history, whose parts can have no gradients")
-        parts = [emit.graph_output(node) for node in part_nodes(self.node, structure)]
+        nodes = [self.graph.size_node(self.graph.symbols.from_symint(number)) for number in numbers]
+        parts = [emit.graph_output(node) for node in (*nodes, *part_nodes(self.node, structure))]
         return f"{emit.const(_C.Scoped(Wrap(structure), None), 'wrap')}({', '.join(parts)})"
+
+    # --- operators of Python that the class may define itself --------------------------------------------------------
+    def refuse_own_operators(self, frame: Frame) -> None:
+        own = {name for base in self.cls.__mro__ if not issubclass(Tensor, base) for name in vars(base)}
+        if not own.isdisjoint(OPERATORS):
+            frame.break_graph("tensor_subclass", f"an operator of a {self.cls.__name__}, which has operators of its own")
+
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
+        self.refuse_own_operators(frame)
+        return super().binary(frame, op, other, reverse)
+
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
+        self.refuse_own_operators(frame)
+        return super().compare(frame, op, other)
+
+    def unary(self, frame: Frame, op: str) -> Value:
+        self.refuse_own_operators(frame)
+        return super().unary(frame, op)
+
+    def getitem(self, frame: Frame, key: Value) -> Value:
+        self.refuse_own_operators(frame)
+        return super().getitem(frame, key)
+
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
+        self.refuse_own_operators(frame)
+        super().setitem(frame, key, value)
+
+    def length(self, frame: Frame) -> Value:
+        self.refuse_own_operators(frame)
+        return super().length(frame)
+
+    def unpack(self, frame: Frame) -> list[Value]:
+        self.refuse_own_operators(frame)
+        return super().unpack(frame)
+
+    def iterate(self, frame: Frame) -> Value:
+        self.refuse_own_operators(frame)
+        return super().iterate(frame)
+
+    def contains(self, frame: Frame, item: Value) -> Value:
+        self.refuse_own_operators(frame)
+        return super().contains(frame, item)
+
+    def truth(self, frame: Frame) -> bool:
+        return frame.break_graph("data_dependent_branch", f"truth of {self.describe()}")
 
     # --- attributes ---------------------------------------------------------------------------------------------
     def users_attribute(self, frame: Frame, name: str) -> Value | None:
         if name in self.attributes:
             return self.attributes[name]
+        if name in self.example.__tensor_flatten__()[0]:
+            return self.own_attribute(frame, name)
         owner: Any
         static, owner = lookup_class(self.cls, name)
         from_user = static is not NO_ATTRIBUTE and not issubclass(Tensor, owner)
+        if from_user and isinstance(static, types.MemberDescriptorType) and hasattr(self.example, name):
+            return self.own_attribute(frame, name)
         if from_user and is_data_descriptor(static):
             return bind_static(frame, self, self.cls, owner, static, name)
         if name in vars(self.example):
@@ -130,15 +284,43 @@ class WrapperTensorValue(SubclassTensorValue):
         return bind_static(frame, self, self.cls, owner, static, name) if from_user else None
 
     def own_attribute(self, frame: Frame, name: str) -> Value:
-        if self.obj is not None and name in vars(self.obj):
+        if self.obj is not None and hasattr(self.obj, name):
             return frame.wrap(getattr(self.obj, name), Attr(self.source, name))
         held = getattr(self.example, name)
         if isinstance(held, Tensor):
             return frame.graph.record(frame, getattr, (self.node, name), {}, held)
+        try:
+            Context(held)
+        except Incomparable as error:
+            return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name}, which holds {error}")
         return frame.constant(held)  # what the constructor was given, or made of that
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+
+
+OPERATORS = frozenset(
+    {
+        *(
+            f"__{kind}{name}__"
+            for name in "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor".split()
+            for kind in ("", "r", "i")
+        ),
+        *(f"__{name}__" for name in "eq ne lt le gt ge neg pos invert abs round getitem setitem delitem".split()),
+        *(f"__{name}__" for name in "len iter contains bool int float complex index hash".split()),
+    }
+)
+"""What a class has for operators of Python and its built-in functions."""
+
+
+def version_of(example: torch.Tensor) -> int:
+    """How often it was written to; tensors of inference do not count."""
+    return 0 if example.is_inference() else example._version
+
+
+def counting(emit: Emitter, value: Value, writes: int) -> str:
+    """The statement that counts writes to a tensor."""
+    return f"{emit.const(count_writes, 'count_writes')}({emit.load(value)}, {writes})"
 
 
 def part_nodes(node: fx.Node, structure: Structure) -> list[fx.Node]:
