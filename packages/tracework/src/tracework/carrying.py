@@ -59,7 +59,7 @@ def save_cache_artifacts(*, key: bytes | str | None = None) -> tuple[bytes, Cach
 
     They are text, numbers and machine code, never pickles. Functions that were compiled with a `cache_dir` of their own are left out.
     """
-    from tracework_runtime import carry
+    from tracework_runtime import CacheUnsafe, carry
     from tracework_runtime.cache.store import OF_THIS_MACHINE
 
     store = _store()
@@ -67,7 +67,10 @@ def save_cache_artifacts(*, key: bytes | str | None = None) -> tuple[bytes, Cach
         return None
     dynamism.put_jobs()
     names = sorted(name for name in store.used if name[0] not in OF_THIS_MACHINE)
-    return (carry(store, names, key), _info(names)) if names else None
+    try:
+        return (carry(store, names, key), _info(names)) if names else None
+    except CacheUnsafe as error:
+        raise InvalidArgument(f"save_cache_artifacts(): {error}") from error
 
 
 def load_cache_artifacts(serialized_artifacts: bytes, *, key: bytes | str | None = None) -> CacheInfo | None:
@@ -77,7 +80,7 @@ def load_cache_artifacts(serialized_artifacts: bytes, *, key: bytes | str | None
     The entries are programs that will run: load only what you trust. key: only what was signed with it is loaded. Raises InvalidArgument for
     bytes that are damaged, not signed so, of another version or something else.
     """
-    from tracework_runtime import ArtifactError, CacheCorrupt, put_carried
+    from tracework_runtime import ArtifactError, CacheCorrupt, CacheUnsafe, put_carried
 
     if not isinstance(serialized_artifacts, (bytes, bytearray, memoryview)):
         raise InvalidArgument(
@@ -88,6 +91,8 @@ def load_cache_artifacts(serialized_artifacts: bytes, *, key: bytes | str | None
         return None
     try:
         return _info(put_carried(store, bytes(serialized_artifacts), key))
+    except CacheUnsafe as error:
+        raise InvalidArgument(f"load_cache_artifacts(): {error}") from error
     except (ArtifactError, CacheCorrupt) as error:
         raise InvalidArgument(f"load_cache_artifacts(): {error}. Give the bytes that save_cache_artifacts() gave.") from error
 

@@ -1,5 +1,6 @@
 """Entries of the cache as bytes."""
 
+import functools
 import subprocess
 import sys
 
@@ -89,6 +90,9 @@ def test_what_is_carried_can_be_signed(tmp_path, monkeypatch):
         compiler.load_cache_artifacts(content, key=b"theirs")
     assert store.get("cut", "key1") is None
     assert compiler.load_cache_artifacts(content, key="ours").artifacts == {"cut": ["key1"]}
+    for call in (compiler.save_cache_artifacts, functools.partial(compiler.load_cache_artifacts, content)):
+        with pytest.raises(tracework.InvalidArgument, match="the key is empty"):
+            call(key="")
     assert store.get("cut", "key1") == b"1 2"
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from tracework_runtime import container
-from tracework_runtime.cache.seal import Seal, content_of, is_sealed
+from tracework_runtime.cache.seal import Seal, content_of, is_sealed, key_bytes
 from tracework_runtime.cache.store import Entries, Name
 from tracework_runtime.errors import ArtifactError, CacheForeign
 
@@ -18,19 +18,21 @@ _WHAT = "carried entries"
 
 
 def carry(store: Entries, names: Iterable[Name], key: bytes | str | None = None) -> bytes:
-    """The entries of these (kind, key, suffix), as far as the store still has them; signed with a key where one is given."""
+    """The entries of these (kind, key, suffix), as far as the store still has them; signed with a key where one is given. Raises CacheUnsafe
+    for an empty key."""
     found = [(name, content) for name in sorted(names) if (content := store.get(*name)) is not None]
     header = {"entries": [list(name) for name, _ in found]}
     packed = container.pack(header, {str(number): content for number, (_, content) in enumerate(found)})
-    return packed if key is None else Seal(_bytes(key)).close(_WHAT, packed)
+    return packed if key is None else Seal(key_bytes(key)).close(_WHAT, packed)
 
 
 def put_carried(store: Entries, data: bytes, key: bytes | str | None = None) -> list[Name]:
     """Puts carried entries into a store and returns their names. They are programs that will run: put in only what you trust.
 
-    key: they have to be signed with it. Raises CacheForeign where they are not, CacheCorrupt for damage and ArtifactError for bytes that
-    `carry` did not give; nothing is put then.
+    key: they have to be signed with it. Raises CacheForeign where they are not, CacheUnsafe for an empty key, CacheCorrupt for damage and
+    ArtifactError for bytes that `carry` did not give; nothing is put then.
     """
+    key = None if key is None else key_bytes(key)
     if is_sealed(data):
         data = content_of(_WHAT, data) if key is None else _signed(data, key)
     elif key is not None:
@@ -53,13 +55,9 @@ def put_carried(store: Entries, data: bytes, key: bytes | str | None = None) -> 
     return [name for name, _ in entries]
 
 
-def _bytes(key: bytes | str) -> bytes:
-    return key.encode() if isinstance(key, str) else key
-
-
-def _signed(data: bytes, key: bytes | str) -> bytes:
+def _signed(data: bytes, key: bytes) -> bytes:
     try:
-        return Seal(_bytes(key)).open(_WHAT, data)
+        return Seal(key).open(_WHAT, data)
     except CacheForeign as foreign:
         raise CacheForeign(
             f"{_WHAT} are signed with another key",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from tracework_runtime.errors import CacheCorrupt, CacheForeign
+from tracework_runtime.errors import CacheCorrupt, CacheForeign, CacheUnsafe
 
-__all__ = ["Seal", "content_of", "is_sealed"]
+__all__ = ["Seal", "content_of", "is_sealed", "key_bytes"]
 
 _MAGIC = b"TWSEAL02"
 _TRAILER = len(_MAGIC) + 32 + 32
@@ -47,6 +47,15 @@ class Seal:
 
     def _mark(self, digest: bytes) -> bytes:
         return hmac.digest(self._secret, digest, "sha256")
+
+
+def key_bytes(key: bytes | str) -> bytes:
+    """A key that was given for what is carried or saved. Raises CacheUnsafe for an empty one."""
+    if not key:
+        raise CacheUnsafe(
+            "the key is empty: anybody could sign with it", advice="give bytes or a text that others do not know, or no key"
+        )
+    return key.encode() if isinstance(key, str) else key
 
 
 def is_sealed(data: bytes) -> bool:

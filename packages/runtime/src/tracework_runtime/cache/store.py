@@ -398,6 +398,7 @@ def check_folder(folder: Path, *, make: bool = True) -> None:
         raise CacheUnsafe(f"cache folder {folder} cannot be {what}: {error}", advice="set another cache folder") from error
     advice = f"chmod go-w {folder}, remove it, or set another cache folder"
     if facts.st_uid not in (os.geteuid(), 0):
+        advice = f"chown {os.geteuid()} {folder} and what is in it if you trust that, or set another cache folder"
         raise CacheUnsafe(f"cache folder {folder} belongs to user {facts.st_uid}, not to you", advice=advice)
     if facts.st_mode & _OTHERS_WRITE:
         raise CacheUnsafe(f"cache folder {folder} can be written by others", advice=advice)

@@ -23,6 +23,7 @@ import torch
 from tracework_runtime import _torch
 from tracework_runtime.artifact import Artifact
 from tracework_runtime.build.binaries import Binaries
+from tracework_runtime.cache.seal import key_bytes
 from tracework_runtime.cudagraph import cudagraph, recorded_where_it_pays
 from tracework_runtime.errors import ArtifactError, InputError, LoadError, ProgramFileError
 from tracework_runtime.load import load
@@ -212,7 +213,8 @@ def _beside(file: str | os.PathLike[str]) -> Path:
 
 
 def _key(key: bytes | str | None) -> bytes | None:
-    return key.encode() if isinstance(key, str) else key
+    """Raises CacheUnsafe for an empty one."""
+    return None if key is None else key_bytes(key)
 
 
 def _facts(tensor: torch.Tensor) -> str:

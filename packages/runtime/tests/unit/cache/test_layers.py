@@ -88,6 +88,14 @@ def test_a_layer_that_is_not_there_is_left_out(tmp_path):
     assert store.get(*NAME) == b"own" and not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_layer_of_another_user_is_left_out(tmp_path):
+    put(tmp_path / "theirs")
+    os.chown(tmp_path / "theirs", 1234, 1234)
+    with pytest.warns(UserWarning, match="belongs to user 1234.* it is left out\n.*chown 0"):
+        assert open_store(options(tmp_path, cache_layers=(str(tmp_path / "theirs"),))).get(*NAME) is None
+
+
 @pytest.mark.parametrize("where", ["folder", "memory://cache", "file://{}"])
 def test_a_place_is_shared_by_machines_that_have_its_key(where, tmp_path):
     if "://" in where:

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 import torch
-from tracework_runtime import Artifact, InputError, LoadError, Program, ProgramFileError, load_program
+from tracework_runtime import Artifact, CacheUnsafe, InputError, LoadError, Program, ProgramFileError, load_program
 from tracework_runtime.program.checks import layout_advice
 from tracework_runtime.program.program import Contents
 from tracework_runtime.program.target import facts_of_machine
@@ -264,6 +264,9 @@ def test_signatures(case):
     else:
         with pytest.raises(ProgramFileError, match=message):
             load_program(data, key=asked_for)
+    for sign in (lambda: saved(key=""), lambda: load_program(io.BytesIO(saved()), key=b"")):
+        with pytest.raises(CacheUnsafe, match="the key is empty"):
+            sign()
 
 
 def test_operators_have_to_be_registered():
