@@ -54,7 +54,8 @@ def _plan(program: Program, options: InductorOptions, capabilities: Capabilities
 
         name = f"kernel{len(kernels)}"
         kernels.append(KernelBuilder(group, program.buffers, needed, capabilities).build(name))
-    kernels = in_tables(kernels, program.buffers)
+    if capabilities.tables:
+        kernels = in_tables(kernels, program.buffers)
     if capabilities.batches:
         kernels = batched(kernels, program.buffers)
     return KernelPlan(program, tuple(kernels), MemoryPlan((), 0), tuple(fuser.refusals))

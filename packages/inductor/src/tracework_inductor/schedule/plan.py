@@ -159,12 +159,13 @@ class CoreKernel:
 
 @dataclasses.dataclass(frozen=True)
 class KernelBatch:
-    """Loop kernels without sizes, none of which writes what another touches, in one launch. Takes the buffers of each, one after the other; on
-    a CPU the parts are rows of one table (schedule/tables.py), which it takes."""
+    """Loop kernels without sizes, none of which writes what another touches, in one launch. Takes the buffers of each, one after the other; or,
+    where is_table, the parts are rows of one table (schedule/tables.py), which it takes."""
 
     name: str
     parts: tuple[LoopKernel, ...]
     sizes: tuple[Any, ...] = ()
+    is_table: bool = False
 
     @property
     def device(self) -> torch.device:

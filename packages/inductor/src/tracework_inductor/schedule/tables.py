@@ -177,7 +177,7 @@ class _Order:
             if len(step) < LEAST_ROWS:
                 yield from step
             else:
-                yield KernelBatch(step[0].name, tuple(k for k in step if isinstance(k, LoopKernel)))
+                yield KernelBatch(step[0].name, tuple(k for k in step if isinstance(k, LoopKernel)), is_table=True)
 
 
 __all__ = ["LENGTH", "PLACE", "Row", "in_tables", "row_of"]

@@ -42,7 +42,7 @@ class CppRenderer:
     grain: int = 16384
     rounds: bool = False  # every operation to its own dtype, as eager does
     language: str = "cpp"
-    capabilities: Capabilities = Capabilities(row_scratch=128 * 1024, column_rows=CHAIN, unrolls=True)
+    capabilities: Capabilities = Capabilities(row_scratch=128 * 1024, column_rows=CHAIN, unrolls=True, tables=True)
 
     def render(self, kernel: LoopKernel | CoreKernel | KernelBatch) -> RenderedKernel:
         """The kernel as text."""

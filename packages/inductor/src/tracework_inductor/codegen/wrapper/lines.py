@@ -257,7 +257,7 @@ class _Builder:
         function = self.functions[kernel.name]
         numbers = [self._number(s, kernel.device) for s in kernel.numbers] if isinstance(kernel, LoopKernel) else []
         operands: tuple[Address | int | str, ...]
-        if isinstance(kernel, KernelBatch) and kernel.device.type == "cpu":
+        if isinstance(kernel, KernelBatch) and kernel.is_table:
             operands = self._table(kernel)
         else:
             operands = (*map(self._address, kernel.buffers), *numbers, *map(_extent, kernel.sizes))
