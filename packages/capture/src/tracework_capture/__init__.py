@@ -1,5 +1,7 @@
 """Watches Python frames, records a graph of torch calls, writes guards and the code that calls the graph."""
 
+from typing import TYPE_CHECKING, Any
+
 from ._torch import errors_become_torchs, under_fx_tracing
 from ._version import __version__
 from .array_functions import wrap_numpy
@@ -52,8 +54,10 @@ from .regions import error_on_graph_break
 from .shapes import declared_shapes
 from .signals import defer_signal_errors
 from .uncompiled import RecompileLimitWarning, Uncompiled, UncompiledWarning, report_uncompiled
-from .values.protocol.calls import calls_that_break
 from .watchers import watched
+
+if TYPE_CHECKING:
+    from .values.protocol.calls import calls_that_break
 
 __all__ = [
     "BESIDE",
@@ -137,3 +141,12 @@ __all__ = [
     "watched",
     "wrap_numpy",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What takes the interpreter's values, which a process that compiles nothing does not load."""
+    if name != "calls_that_break":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .values.protocol.calls import calls_that_break
+
+    return calls_that_break

@@ -24,7 +24,7 @@ class Net(torch.nn.Module):
 
 
 SCHEMA = {
-    "": "schema version what made versions machine graphs breaks recompiles plain uncompiled compiled compile_time memory guard_costs summary",
+    "": "schema version what made versions machine graphs breaks recompiles stored plain uncompiled compiled compile_time memory guard_costs summary",
     "summary": "graphs operations breaks recompiles uncompiled guards kernels library bytes flops peak_bytes one_by_one_peak_bytes"
     " compile_seconds us limit_us",
     "graphs": "number function file line operations inputs symbols conditions guards guards_by_kind ended text",
