@@ -55,7 +55,7 @@ def record(run: Run, file: Path) -> None:
             recorder.lines.append(f"raised {type(error).__name__}: {error}")
     for callback in recorder.callbacks:
         breaks, skipped, recompiles = map(list, (callback.breaks, callback.skipped, callback.recompiles))
-        found = tracework_capture.Explanation([], breaks, skipped, recompiles, uncompiled)
+        found = tracework_capture.Explanation([], breaks, skipped, recompiles, uncompiled=uncompiled)
         recorder.lines.append(str(found))
     file.write_text(normalised("\n".join(recorder.lines) + "\n"))
 

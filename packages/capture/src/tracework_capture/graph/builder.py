@@ -294,7 +294,7 @@ class GraphBuilder:
 
     def _meets_wrapper(self, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> bool:
         """Whether a tensor of a wrapper subclass is read or given: what its operators do, no table says."""
-        if isinstance(example, torch.Tensor) and not isinstance(example, FakeTensor):
+        if isinstance(example, torch.Tensor) and type(example) not in (FakeTensor, torch.Tensor):
             return True
         held = self.wrapper_values
         if not held:

@@ -49,7 +49,7 @@ def run(tmp_path_factory):
     folder, library = tmp_path_factory.mktemp("kmpc"), _torch.openmp_library()
     (folder / "calls.cpp").write_text(f'#include "{Path(cpp.__file__).with_name("kmpc.cpp")}"\n{CALLS}')
     command = ["g++", "-O2", "-w", "-std=c++17", "-shared", "-fPIC", "calls.cpp", "-o", "calls.so", str(library)]
-    subprocess.run(command, check=True, cwd=folder)
+    subprocess.run(command, check=True, cwd=folder, timeout=300)
     function = ctypes.CDLL(str(folder / "calls.so")).run
     function.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
     return function

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from tracework_primops import FakeTensor
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def known_values(frame: Frame) -> dict[int, AbstractTensor]:
 
 def remember(frame: Frame, value: AbstractTensor) -> None:
     """Finds the value again when an operation returns one of its arguments."""
-    known = known_values(frame) if isinstance(value.example, FakeTensor) else frame.graph.wrapper_values
+    is_plain = isinstance(value.example, FakeTensor) or type(value.example) is torch.Tensor
+    known = known_values(frame) if is_plain else frame.graph.wrapper_values
     known[id(value.example)] = value
 
 

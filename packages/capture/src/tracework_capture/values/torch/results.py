@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -25,8 +25,8 @@ from .wrapper_tensor import WrapperTensorValue, wrapper_result
 def wrap_result(frame: Frame, node: fx.Node, example: Any) -> Value:
     """The value of a node of the graph."""
     refuse_misuse(frame, node, example)
-    if isinstance(example, FakeTensor):
-        return tensor_result(frame, node, example)
+    if isinstance(example, FakeTensor) or type(example) is torch.Tensor:  # a real one on the meta device is as good
+        return tensor_result(frame, node, cast("FakeTensor", example))
     if isinstance(example, torch.Tensor):
         return wrapper_result(frame, node, example)
     if isinstance(example, (list, tuple)):
