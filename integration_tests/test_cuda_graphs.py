@@ -8,6 +8,7 @@ import tracework
 import tracework_capture as capture
 from tracework.dump import Tally
 from tracework.explanation import Explanation
+from tracework_inductor.schedule.workspace import LEAST_BUFFERS
 from tracework_runtime import Artifact, CompiledFn, GraphedFn, RuntimeOptions
 from tracework_runtime.cudagraph import choose, partition, record
 from tracework_runtime.cudagraph.facts import UNSAFE, WAITS
@@ -201,6 +202,7 @@ def cut(monkeypatch):
     if DEVICE == "cuda":
         return
     rows, reason = (WAITS, UNSAFE), partition._reason
+    monkeypatch.setitem(LEAST_BUFFERS, "cpu", 1 << 10)  # a CPU's workspace is taken and given by lines that no GPU has
     monkeypatch.setattr(choose, "refusals", lambda artifact: refusals(artifact, rows))
     monkeypatch.setattr(partition, "refusals", lambda artifact, asked: refusals(artifact, [row for row in asked if row in rows]))
     monkeypatch.setattr(partition, "_is_on_cpu", lambda line: False)

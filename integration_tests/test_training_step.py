@@ -192,7 +192,9 @@ def test_a_whole_training_step_through_the_whole_stack():
 @pytest.mark.parametrize("foreach", [False, True])
 def test_capturable(foreach):
     """Steps count in single precision then: 1 - 0.999 has a relative error of 6e-8 / 1e-3, half of which reaches each update of 0.1."""
-    found = train(lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.1, capturable=True, foreach=foreach), "aot_eager", inner=0)
+    found = train(
+        lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.1, capturable=True, foreach=foreach), "aot_eager", inner=0
+    )
     expected = train(OPTIMIZERS["adamw"], inner=0)
     for one, other in zip(found[1], expected[1], strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=4 * 0.1 * 3e-5)

@@ -382,16 +382,7 @@ class FrameCallback:
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
         history, stored = self.history(code), self.stored if backend is None else None
         if stored is not None and len(slots) == count:
-            scope, arguments = Scope.of_frame(code, names, globals_, closure), tuple(slots.values())
-            known = stored.entry(
-                code,
-                scope,
-                lambda program: isinstance(program.run(arguments, globals_, closure), tuple),
-                self.options,
-                outermost,
-                history,
-                self,
-            )
+            known = self.stored_entry(stored, code, names, slots, globals_, closure, outermost)
             if known is not None:
                 self.kept.append(Stored(code.co_qualname, code.co_filename, code.co_firstlineno, loaded=True))
                 return known
@@ -431,6 +422,25 @@ class FrameCallback:
             why = stored.keep(code, scope, entry.info.program, captured, self.options, outermost, history)
             self.kept.append(Stored(code.co_qualname, code.co_filename, code.co_firstlineno, why=why))
         return entry
+
+    def stored_entry(
+        self,
+        stored: StoredEntries,
+        code: types.CodeType,
+        names: dict[str, Any],
+        slots: dict[str, Any],
+        globals_: dict[str, Any],
+        closure: Any,
+        outermost: bool,
+    ) -> Any:
+        """What another process has stored for this frame, or None. Nothing here refers to the arguments any more when the frame is captured: who
+        else does decides on guards."""
+        scope, arguments = Scope.of_frame(code, names, globals_, closure), tuple(slots.values())
+
+        def holds(program: Any) -> bool:
+            return isinstance(program.run(arguments, globals_, closure), tuple)
+
+        return stored.entry(code, scope, holds, self.options, outermost, self.history(code), self)
 
     def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:
         """The frame captured, with sizes as constants from the time on when the backend has made something of a graph that may hold for

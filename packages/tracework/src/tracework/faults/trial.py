@@ -260,14 +260,13 @@ class Trial:
             with _plainly():
                 times = kernel_times(program, operators, loaded, self.limits)
             self.times += times if self.limits else ()
-            worst = max(times, key=lambda k: k.us - k.eager, default=None)
+            # where none of eager's operators was seen there is nothing to compare with
+            worst = max((k for k in times if k.eager), key=lambda k: k.us - k.eager, default=None)
             if worst is None or worst.us <= SLOWER * worst.eager or 1e-6 * (worst.us - worst.eager) <= NOTICED:
                 return None
         assert worst is not None
         what = f"kernel {worst.name} takes {duration(worst.us)} where eager's operators take {duration(worst.eager)}"
-        return Failure(
-            "slow", "inductor", what, program, times=worst.us / worst.eager if worst.eager else SLOWER, location=worst.place
-        )
+        return Failure("slow", "inductor", what, program, times=worst.us / worst.eager, location=worst.place)
 
     def _differs(self, stage: str, difference: Difference, program: Program, number: int = 1) -> Failure:
         what = f"result {difference.place}{'' if number == 1 else f' of call {number}'} is {difference.what}"
