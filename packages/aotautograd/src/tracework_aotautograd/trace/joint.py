@@ -392,6 +392,7 @@ class Trace:
 
     def _write_back(self, written: dict[int, Cell], outputs: tuple[Any, ...]) -> None:
         """Inputs written to: a copy_ at the end of the graph, or an output copied back where autograd has to see it."""
+        captured, recorded = ([n for n in graph.nodes if n.op == "placeholder"] for graph in (self.gm.graph, self.recorder.graph))
         for slot, cell in written.items():
             value = self.recorder.memory.read(cell)
             if self.with_backward and self.values[slot].requires_grad and self.values[slot].grad_fn is not self.histories[slot]:
@@ -399,12 +400,11 @@ class Trace:
                 self.write_backs[slot] = self._add(self.values[slot], value)
                 self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
                 continue
-            given = [n for n in self.gm.graph.nodes if n.op == "placeholder"][slot]
-            may_be_view = not self.examples[slot].is_leaf and not given.meta.get("never_a_view")
+            may_be_view = not self.examples[slot].is_leaf and not captured[slot].meta.get("never_a_view")
             if self.infos[slot].requires_grad and may_be_view:  # which gets another node of its own by that
                 raise Refusal("a write that is not recorded to an input with a history", self.recorder.origin)
             self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH)
-            placeholder = [n for n in self.recorder.graph.nodes if n.op == "placeholder"][slot]
+            placeholder = recorded[slot]
             node = self.recorder.node(aten.copy_.default, (placeholder, value), {}, placeholder.meta["val"])
             node.meta["write_back"] = slot
         for slot, value in enumerate(self.values):
