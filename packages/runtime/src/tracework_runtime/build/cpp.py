@@ -242,33 +242,27 @@ def _build_with(compiler: Compiler, jobs: Sequence[CppJob], options: RuntimeOpti
     products = {key: None if anew else _stored(key, compiler, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if products[key] is None}
 
-    def make(names: list[str]) -> Mapping[str, bytes]:
+    def make(mine: list[str]) -> Mapping[str, bytes]:
         if not compiler.command:
             find_compiler(options.cxx)
         with observe.timed("build.cpp"):
-            steps = [functools.partial(_compile, missing[key], key, made_by, options, store) for key in map(_key_of, names)]
+            steps = [functools.partial(_compile, missing[key], key, made_by, options, store) for key in mine]
             built = pool.run_threads(steps, options.build_jobs)
-            products.update(zip(map(_key_of, names), built, strict=True))
+            products.update(zip(mine, built, strict=True))
         _remember(compiler, store)
-        return {name: product.content for name, product in zip(names, built, strict=True)}
+        return {key: product.content for key, product in zip(mine, built, strict=True)}
 
-    def take(name: str, content: bytes | None) -> bool:
-        key = _key_of(name)
+    def take(key: str, content: bytes | None) -> bool:
         products[key] = _stored(key, compiler, store)  # of a folder that ranks share
         if products[key] is None and content is not None:
             products[key] = Product(_symbol(key), content, store.put("cpp", key, content, ".so"), compiler.identity)
         return products[key] is not None
 
     if anew:
-        make([f"cpp/{key}" for key in missing])
+        make([*missing])
     elif missing:
-        shared(options.cache_key, [f"cpp/{key}" for key in missing], make, take)
+        shared(options.cache_key, "cpp", [*missing], make, take)
     return [product for key in keys if (product := products[key]) is not None]
-
-
-def _key_of(name: str) -> str:
-    """Of what ranks share under this name."""
-    return name.partition("/")[2]
 
 
 def _stored(key: str, compiler: Compiler, store: Entries) -> Product | None:

@@ -130,17 +130,15 @@ def build_each(
     found: dict[str, Cubin | BuildError | None] = {key: None if anew else _stored(key, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if found[key] is None}
 
-    def make(names: list[str]) -> Mapping[str, bytes]:
-        mine = [name.partition("/")[2] for name in names]
+    def make(mine: list[str]) -> Mapping[str, bytes]:
         with observe.timed("build.triton"):
             observe.add("build.triton.kernels", len(mine))
             answers = triton_pool(options.triton_workers).build([missing[key] for key in mine])
         for key, (facts, code) in zip(mine, answers, strict=True):
             found[key] = _accept(key, missing[key], facts, code, store)
-        return {f"triton/{key}": _packed(key, cubin) for key in mine if isinstance(cubin := found[key], Cubin)}
+        return {key: _packed(key, cubin) for key in mine if isinstance(cubin := found[key], Cubin)}
 
-    def take(name: str, content: bytes | None) -> bool:
-        key = name.partition("/")[2]
+    def take(key: str, content: bytes | None) -> bool:
         found[key] = _stored(key, store)  # of a folder that ranks share
         if found[key] is None and content is not None:
             store.put("triton", key, content, ".cubin")
@@ -148,9 +146,9 @@ def build_each(
         return found[key] is not None
 
     if anew:
-        make([f"triton/{key}" for key in missing])
+        make([*missing])
     elif missing:
-        shared(options.cache_key, [f"triton/{key}" for key in missing], make, take)
+        shared(options.cache_key, "triton", [*missing], make, take)
     return [one for key in keys if (one := found[key]) is not None]
 
 

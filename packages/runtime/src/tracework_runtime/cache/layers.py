@@ -18,7 +18,16 @@ from typing import Any, ClassVar, Protocol
 
 from tracework_runtime import container, observe
 from tracework_runtime.cache.seal import Seal, content_of
-from tracework_runtime.cache.store import OF_THIS_MACHINE, Entries, Name, check_folder, entry_name, read_trusted, warn_once
+from tracework_runtime.cache.store import (
+    OF_THIS_MACHINE,
+    Entries,
+    Name,
+    check_folder,
+    entry_name,
+    others_can_write,
+    read_trusted,
+    warn_once,
+)
 from tracework_runtime.errors import CacheCorrupt, CacheForeign, CacheUnsafe
 
 __all__ = ["FolderBelow", "Layers", "SharedPlace"]
@@ -59,11 +68,7 @@ class FolderBelow:
         if folder in self._checked:
             return
         facts = os.lstat(folder)
-        if (
-            not stat.S_ISDIR(facts.st_mode)
-            or facts.st_uid not in (os.geteuid(), 0)
-            or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        ):
+        if not stat.S_ISDIR(facts.st_mode) or others_can_write(facts):
             raise CacheCorrupt(f"{folder}: others can have written it")
         self._checked.add(folder)
 

@@ -76,7 +76,7 @@ class Cache:
             got.extend([] if artifact is None else [artifact])
             return artifact is not None
 
-        self._share([f"artifact/{key}"], make_here, take)
+        self._share([key], make_here, take)
         return got[0]
 
     def _made(self, key: str, make: Callable[[], Artifact]) -> Artifact:
@@ -191,7 +191,7 @@ def open_store(options: RuntimeOptions = DEFAULT_OPTIONS) -> Entries:
 
 @functools.cache
 def _cache(store: Entries, key: str | None) -> Cache:
-    return Cache(store, share=functools.partial(shared, key))
+    return Cache(store, share=functools.partial(shared, key, "artifact"))
 
 
 def open_cache(options: RuntimeOptions = DEFAULT_OPTIONS) -> Cache:

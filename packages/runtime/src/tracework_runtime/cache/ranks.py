@@ -169,16 +169,19 @@ def open_ranks(key: str | None) -> Ranks | None:
     return None if store is None else _ranks(store, key)
 
 
-def shared(key: str | None, names: Sequence[str], make: Make, take: Take) -> None:
-    """Makes what has these names, or takes it from ranks that do; without ranks, and where their store fails, makes all of it."""
+def shared(key: str | None, kind: str, names: Sequence[str], make: Make, take: Take) -> None:
+    """Makes what has these names, each its kind's own, or takes it from ranks that do; without ranks, and where their store fails, makes
+    all of it."""
     ranks = open_ranks(key)
     if ranks is None:
         make(list(names))
         return
+    before = f"{kind}/"
     left = dict.fromkeys(names)
     failed: list[BaseException] = []
 
-    def made_here(mine: list[str]) -> Mapping[str, bytes]:
+    def made_here(full: list[str]) -> Mapping[str, bytes]:
+        mine = [name.removeprefix(before) for name in full]
         try:
             made = make(mine)
         except BaseException as error:
@@ -186,16 +189,17 @@ def shared(key: str | None, names: Sequence[str], make: Make, take: Take) -> Non
             raise
         for name in mine:
             left.pop(name, None)
-        return made
+        return {before + name: content for name, content in made.items()}
 
-    def taken(name: str, content: bytes | None) -> bool:
+    def taken(full: str, content: bytes | None) -> bool:
+        name = full.removeprefix(before)
         took = take(name, content)
         if took:
             left.pop(name, None)
         return took
 
     try:
-        ranks.share(names, made_here, taken)
+        ranks.share([before + name for name in names], made_here, taken)
     except Exception as error:  # each kind of store has its own
         if failed:
             raise failed[0] from None

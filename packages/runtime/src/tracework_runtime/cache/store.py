@@ -35,6 +35,7 @@ __all__ = [
     "check_folder",
     "default_folder",
     "entry_name",
+    "others_can_write",
     "read_trusted",
     "warn_once",
 ]
@@ -363,9 +364,14 @@ def read_trusted(path: str | Path) -> bytes:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode):
             raise CacheCorrupt(f"{path}: not a file")
-        if facts.st_uid not in (os.geteuid(), 0) or facts.st_mode & _OTHERS_WRITE:
+        if others_can_write(facts):
             raise CacheCorrupt(f"{path}: others can have written it")
         return file.read()
+
+
+def others_can_write(facts: os.stat_result) -> bool:
+    """Whether somebody beside us and root may have written a file, or put something into a folder."""
+    return facts.st_uid not in (os.geteuid(), 0) or bool(facts.st_mode & _OTHERS_WRITE)
 
 
 def _remove(path: str | Path) -> None:

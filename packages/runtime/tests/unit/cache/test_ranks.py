@@ -121,7 +121,7 @@ class Broken:
 def test_without_a_store_each_makes_its_own(answer, monkeypatch):
     monkeypatch.setattr(ranks, "open_ranks", lambda key: Ranks(Broken(answer), Seal(b"k" * 32)))
     made = []
-    ranks.shared(None, NAMES, lambda names: made.extend(names) or {}, lambda name, content: False)
+    ranks.shared(None, "cpp", NAMES, lambda names: made.extend(names) or {}, lambda name, content: False)
     assert made == NAMES
 
 
