@@ -42,16 +42,12 @@ def is_wrapper(cls: type) -> bool:
     return has_parts and own and not cls.__module__.startswith("torch.distributed.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Held:
-    """Of what a class names as its parts, one that is no tensor: the mesh of a distributed one, say."""
+    """Of what a class names as its parts, one that is no tensor: the mesh of a distributed one, say. holds: whether another one is the same."""
 
     value: Any
-
-    @functools.cached_property
-    def holds(self) -> Callable[[Any], bool]:
-        """Whether another one is the same."""
-        return Context(self.value).is_of
+    holds: Callable[[Any], bool]
 
     def is_like(self, other: Held) -> bool:
         """The same of another tensor's."""
@@ -87,8 +83,7 @@ class Structure:
     @classmethod
     def of_part(cls, part: Any) -> Structure | Held | None:
         if not isinstance(part, torch.Tensor):
-            Context(part)  # raises where it cannot be compared
-            return Held(part)
+            return Held(part, Context(part).is_of)
         return cls.of(part) if is_wrapper(type(part)) else None
 
     @property
