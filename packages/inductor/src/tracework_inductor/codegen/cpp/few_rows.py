@@ -21,7 +21,7 @@ from ...ir.index import Expr, Size, constant_product, substitute
 from ...schedule.plan import LoopKernel
 from ..printer import c_index
 from .prefix import WIDE
-from .text_rules import MEMORY_TYPES
+from .text_rules import MEMORY_TYPES, SIMD
 
 if TYPE_CHECKING:
     from .kernel import CppKernel
@@ -40,7 +40,6 @@ PIECE = 256
 """Elements of a column that are computed at a time, where they are."""
 COMPUTED = 12
 """Columns whose elements are: a multiple of most numbers of columns that are added up together."""
-SIMD = "#pragma omp simd"
 
 HEAD = (
     WIDE

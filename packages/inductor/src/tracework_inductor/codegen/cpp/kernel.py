@@ -52,7 +52,7 @@ from .streams import (
     streamed,
     streaming,
 )
-from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS
+from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, SIMD
 from .tiles import ACROSS, LENGTH, WIDTH, Access, Tiling, tiling
 
 BLOCK = 128
@@ -67,7 +67,6 @@ KEPT = 1 << 19
 """Bytes of what a block keeps between passes, at most: they are on the stack."""
 CHUNKS = 64
 """Steps around an axis that are enough for the threads."""
-SIMD = "#pragma omp simd"
 
 
 class Writer:

@@ -15,7 +15,7 @@ import torch
 from ...ir.body import Axis, Instruction, LoopBody, Ref
 from ...ir.scalar_ops import compute_dtype
 from ..printer import c_index
-from .text_rules import CPP_TYPES
+from .text_rules import CPP_TYPES, SIMD
 from .vector_functions import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = ["GROUP", "has_parts", "in_parts", "open_groups", "open_groups_of", "w
 
 GROUP = 32
 """Steps of a group: two vectors, the chains of which overlap."""
-SIMD = "#pragma omp simd"
 AGAIN = frozenset({"constant", "local", "index_expr"})
 """What costs nothing to write again in another part."""
 

@@ -19,12 +19,11 @@ from ..printer import c_index
 from .blocks import CHAIN, Sum, lanes, whole_groups
 from .parts import has_parts, in_parts
 from .streams import NextRow, ask_for_row
-from .text_rules import CPP_TYPES, REDUCTIONS
+from .text_rules import CPP_TYPES, REDUCTIONS, SIMD
 
 if TYPE_CHECKING:
     from .kernel import CppKernel
 
-SIMD = "#pragma omp simd"
 WHOLE = frozenset({"float", "double", "int32_t", "int64_t"})
 """Types of lanes."""
 COMBINED = {

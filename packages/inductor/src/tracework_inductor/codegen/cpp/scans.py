@@ -15,14 +15,13 @@ from ...ir.scalar_ops import compute_dtype
 from ...schedule.plan import Pass
 from ..printer import c_index
 from .blocks import whole_groups
-from .text_rules import CPP_TYPES, REDUCTIONS
+from .text_rules import CPP_TYPES, REDUCTIONS, SIMD
 
 if TYPE_CHECKING:
     from .kernel import CppKernel
 
 GROUP = 16
 """Steps whose terms are computed together."""
-SIMD = "#pragma omp simd"
 EFFECTS = frozenset({"store", "scratch_store"})
 """What waits until the sums are known."""
 

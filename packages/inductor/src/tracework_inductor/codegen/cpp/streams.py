@@ -15,7 +15,7 @@ from ...ir.index import Expr, Size, constant_product, substitute, symbol
 from ...schedule.plan import LoopKernel, Pass
 from ..printer import c_index
 from .parts import open_groups_of
-from .text_rules import MEMORY_TYPES
+from .text_rules import MEMORY_TYPES, SIMD
 
 if TYPE_CHECKING:
     from .kernel import CppKernel
@@ -35,7 +35,6 @@ LONGEST_ASKED = 4096
 """Bytes of a row that are asked for at once; the processor finds out what comes behind."""
 SHORTEST = 64
 """Elements of a row that are worth one."""
-SIMD = "#pragma omp simd"
 
 NextRow = tuple[str, Size]
 """A buffer, and where an element of a row to come lies, by the variable of the innermost axis."""

@@ -6,9 +6,9 @@ The rows are cut into blocks of which each thread takes an equal share, whatever
 from ...schedule.plan import KernelBatch
 from ...schedule.tables import row_of
 from ..renderer import KERNEL_NAME, RenderedKernel
-from .kernel import SIMD, CppKernel
+from .kernel import CppKernel
 from .peeling import invariants_first
-from .text_rules import MEMORY_TYPES
+from .text_rules import MEMORY_TYPES, SIMD
 
 HEAD = r"""
 #ifndef TW_TABLE

@@ -25,6 +25,9 @@ CPP_TYPES: dict[torch.dtype, str] = {
 MEMORY_TYPES: dict[torch.dtype, str] = {**CPP_TYPES, torch.float16: "tw_half", torch.bfloat16: "tw_bf16", torch.bool: "uint8_t"}
 """The type of an element in memory."""
 
+SIMD = "#pragma omp simd"
+"""Stands before a vector loop."""
+
 UNARY_FLOAT = ("floor", "ceil", "trunc", "sqrt", *VECTOR_LIBM, *SCALAR_LIBM)
 """Functions with the name of the op that exist for float and double."""
 

@@ -25,9 +25,9 @@ from ....schedule.plan import CoreKernel, LoopKernel, Pass
 from ...printer import c_index
 from ...reach import Reach, Words, reach_of
 from ...renderer import KERNEL_NAME, RenderedKernel
-from ..kernel import SIMD, CppKernel
+from ..kernel import CppKernel
 from ..prefix import WIDE
-from ..text_rules import MEMORY_TYPES
+from ..text_rules import MEMORY_TYPES, SIMD
 
 __all__ = ["HEAD", "render"]
 

@@ -15,8 +15,8 @@ from ....schedule.plan import CoreKernel
 from ...printer import c_index
 from ...renderer import KERNEL_NAME, RenderedKernel
 from .. import few_rows
-from ..kernel import SIMD, Writer
-from ..text_rules import MEMORY_TYPES
+from ..kernel import Writer
+from ..text_rules import MEMORY_TYPES, SIMD
 
 __all__ = ["render"]
 
