@@ -17,7 +17,7 @@ from .streams import LEAST_BYTES, NextRow, in_no_cache
 if TYPE_CHECKING:
     from .kernel import CppKernel
 
-__all__ = ["next_rows", "rows_looked_up_next"]
+__all__ = ["next_rows", "rows_looked_up_next", "rows_under_way"]
 
 DISTANCE = 8192
 """Bytes of rows that are under way."""
@@ -26,8 +26,9 @@ SHORTEST = 128
 """Bytes of a row that are worth it: two lines."""
 
 
-def next_rows(kernel: LoopKernel, body: LoopBody, parts: bool = False) -> list[NextRow]:
-    """Of what is read at places that are known, in rows along the innermost axis. parts: whether of each row a part is read."""
+def next_rows(kernel: LoopKernel, body: LoopBody, later: Expr | None = None) -> list[NextRow]:
+    """Of what is read at places that are known, in rows along the innermost axis. later: the row to come where rows are left out, of which the
+    processor does not find out."""
     if len(kernel.axes) < 2:
         return []
     *_, axis, last = kernel.axes
@@ -37,16 +38,22 @@ def next_rows(kernel: LoopKernel, body: LoopBody, parts: bool = False) -> list[N
         buffer, index, mask = i.args
         if mask is not None or not isinstance(index, Expr) or not index.free_symbols <= known:
             continue
-        if _is_far(index, axis, last, parts) and in_no_cache(kernel, buffer, index) and (rows := _distance(kernel, buffer, last)):
-            found[buffer, substitute(index, {axis.var: axis.var + rows})] = None
+        far = _is_far(index, axis, last, later is not None)
+        if far and in_no_cache(kernel, buffer, index) and (rows := _distance(kernel, buffer, last)):
+            found[buffer, substitute(index, {axis.var: axis.var + rows if later is None else later})] = None
     return list(found)
 
 
-def _is_far(index: Expr, axis: Axis, last: Axis, parts: bool) -> bool:
+def rows_under_way(kernel: LoopKernel) -> int:
+    """How many rows ahead is enough for all that a kernel touches."""
+    return max(_distance(kernel, buffer, kernel.axes[-1]) for buffer in kernel.buffers) or MOST_ROWS
+
+
+def _is_far(index: Expr, axis: Axis, last: Axis, left_out: bool) -> bool:
     along, across = index.coefficient(last.var), index.coefficient(axis.var)
     if along not in (1, -1) or not isinstance(across, int) or not isinstance(last.size, int):
         return False
-    return abs(across) >= last.size and (parts or (along, across) != (1, last.size))
+    return abs(across) >= last.size and (left_out or (along, across) != (1, last.size))
 
 
 def _distance(kernel: LoopKernel, buffer: str, last: Axis) -> int:
@@ -56,14 +63,15 @@ def _distance(kernel: LoopKernel, buffer: str, last: Axis) -> int:
     return max(1, min(MOST_ROWS, DISTANCE // nbytes)) if nbytes >= SHORTEST else 0
 
 
-def rows_looked_up_next(k: CppKernel, body: LoopBody, ahead: int) -> list[NextRow]:
-    """Of what is looked up at places that a row's first instructions, `ahead` of them, give; writes these for the row to come."""
+def rows_looked_up_next(k: CppKernel, body: LoopBody, ahead: int, own: Expr | None = None) -> list[NextRow]:
+    """Of what is looked up at places that a row's first instructions, `ahead` of them, give; writes these for the row to come. own: which row
+    that is, where it is not that of some steps later."""
     kernel = k.kernel
     if len(kernel.axes) < 2:
         return []
     *_, axis, last = kernel.axes
     looked_up = {i.args[2]: symbol(f"{i.args[2]}n", 0, None) for i in body.instructions[:ahead] if i.op == "indirect"}
-    later = symbol(f"{axis.var}n", 0, None)
+    later = symbol(f"{axis.var}n", 0, None) if own is None else own
     found: dict[NextRow, None] = {}
     rows = 0
     for i in body.instructions[ahead:]:
@@ -80,7 +88,8 @@ def rows_looked_up_next(k: CppKernel, body: LoopBody, ahead: int) -> list[NextRo
             found[buffer, substitute(index, {axis.var: later, **looked_up})] = None
     if not found:
         return []
-    k.w.line(f"const int64_t {later} = tw_imin({axis.var} + {rows}, {c_index(axis.size - 1)});")
+    if own is None:
+        k.w.line(f"const int64_t {later} = tw_imin({axis.var} + {rows}, {c_index(axis.size - 1)});")
     k.statements([_moved(i, {axis.var: later, **looked_up}) for i in body.instructions[:ahead]], {})
     return list(found)
 

@@ -30,6 +30,7 @@ from .column_sums import kept_sums, open_row_blocks
 from .few_rows import HEAD, few_rows, few_rows_nest, large_matrices
 from .parts import has_parts, open_groups, write_group
 from .peeling import ONE_BY_ONE, Peeled, done_once, peeled, rows_put
+from .put_rows import write_put_rows
 from .reuse import kept_rows
 from .row_values import computed_ahead
 from .rows import POSITIONS, in_whole_lanes, row_in_lanes
@@ -151,7 +152,7 @@ class CppKernel:
         """No reduction: one straight-line body under all axes."""
         axes = self.kernel.axes
         if (put := rows_put(self.kernel)) is not None:
-            self._rows_put(*put)
+            write_put_rows(self, *put, self._is_large())
             return
         simd = self.vectorises(self.kernel.passes)
         if not axes:
@@ -218,33 +219,6 @@ class CppKernel:
         else:
             self.w.close()
         if found is not None:
-            self.w.close()
-
-    def _rows_put(self, body: LoopBody, ahead: int) -> None:
-        """Rows that go to places that are looked up, in their order: a thread has columns of all of them."""
-        *outer, last = self.kernel.axes
-        size = constant_product([last.size])
-        first: Size = symbol(f"{last.var}s", 0, None)
-        count = "count"
-        if self._is_large() and size >= SHORTEST:
-            self.w.line(f"const int64_t share = tw_columns_of_task({size});")
-            self.w.line(f"#pragma omp parallel for{self.bad_clause()}")
-            self.w.open(f"for (int64_t {first} = 0; {first} < {size}; {first} += share)")
-            self.w.line(f"const int64_t count = tw_imin(share, {size} - {first});")
-        else:
-            first, count = 0, str(size)
-            self.w.open()
-        for a in outer:
-            self.loop(a)
-
-        def begin() -> None:
-            self.w.line(SIMD)
-            self.loop(last, str(first), count)
-
-        near = [*next_rows(self.kernel, body, True), *rows_looked_up_next(self, body, ahead)]
-        ask_for_row(self, near, last, first, count)
-        self.statements(body.instructions, {}, loop=(ahead, begin))
-        for _ in range(len(outer) + 2):
             self.w.close()
 
     def _in_groups(

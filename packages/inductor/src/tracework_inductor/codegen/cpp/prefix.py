@@ -397,7 +397,16 @@ template <class T> TW void tw_stream(T* to, const T* from, int64_t count) {
   __builtin_memcpy(to, from, count * sizeof(T)); }
 #ifdef _OPENMP
 extern "C" int omp_get_max_threads(void);
+extern "C" int omp_get_num_threads(void);
+extern "C" int omp_get_thread_num(void);
+TW int64_t tw_threads() { return omp_get_num_threads(); }
+TW int64_t tw_thread() { return omp_get_thread_num(); }
+#else
+TW int64_t tw_threads() { return 1; }
+TW int64_t tw_thread() { return 0; }
 #endif
+// The thread that has a place: one range of places for each, as loops over them are shared out, so that what lies in its cache stays there.
+TW int64_t tw_owner(int64_t place, int64_t places, int64_t threads) { return tw_imin(place * threads / tw_imax(places, 1), threads - 1); }
 // Columns for a task, as many tasks as threads: whole steps of loops over columns, so that the number of threads does not change how a column is
 // added up.
 TW int64_t tw_columns_of_task(int64_t n) {

@@ -13,10 +13,6 @@ from .text_rules import MEMORY_TYPES, SIMD
 HEAD = r"""
 #ifndef TW_TABLE
 #define TW_TABLE
-#ifdef _OPENMP
-extern "C" int omp_get_num_threads(void);
-extern "C" int omp_get_thread_num(void);
-#endif
 // Elements that stay together: whole lines of memory.
 enum { tw_together = 512 };
 TW int64_t tw_blocks(int64_t length) { return (length + tw_together - 1) / tw_together; }
@@ -27,12 +23,8 @@ template <class F> TW void tw_rows(const int64_t* table, int64_t width, int64_t 
   for (int64_t r = 0; r < rows; ++r) blocks += tw_blocks(table[(r + 1) * width]);
   #pragma omp parallel if(blocks * tw_together > least)
   {
-    int64_t begin = 0, end = blocks, before = 0;
-#ifdef _OPENMP
-    const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    begin = blocks * thread / threads;
-    end = blocks * (thread + 1) / threads;
-#endif
+    const int64_t begin = blocks * tw_thread() / tw_threads(), end = blocks * (tw_thread() + 1) / tw_threads();
+    int64_t before = 0;
     for (int64_t r = 0; r < rows && before < end; ++r) {
       const int64_t length = table[(r + 1) * width], own = tw_blocks(length);
       const int64_t first = tw_imax(begin - before, 0) * tw_together, last = tw_imin((end - before) * tw_together, length);
