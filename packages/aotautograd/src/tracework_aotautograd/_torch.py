@@ -186,6 +186,17 @@ def add_versions(args: Sequence[Any], written: Sequence[tuple[int, int]]) -> Non
             set_versions((args[slot],), (args[slot]._version + count,))
 
 
+def counts_with(one: Any, other: Any) -> bool:
+    """Whether a write to one tensor is a new version of the other, as of views of one tensor, also where neither is known to be a view."""
+    if any(not isinstance(x, torch.Tensor) or x.is_inference() or x.layout is not torch.strided for x in (one, other)):
+        return False
+    before, version = one._version, other._version
+    _increment_versions([other])
+    together = one._version != before
+    _set_version_counters((other,), (version,))
+    return together
+
+
 def counting_writes(call: Any, newer: Mapping[int, int]) -> Any:
     """`call(inputs)` after which the inputs in these slots have as many new versions, whatever the graph's kernels and copies count."""
     slots = tuple(newer)

@@ -125,7 +125,10 @@ def aot_compile(
             )
         else:
             call, recipe = _inference(program, inference_compiler or forward_compiler, options, observe, (gm, example_inputs))
-        call = guarded(call, uncompiled(gm), program.signature, report, options.addresses)
+        symbols = gm.meta.get("symbols")
+        is_static = symbols is None or not symbols.symbols  # others would be found out about after guards were made
+        anew = partial(compile_piece, gm) if is_static else None
+        call = guarded(call, uncompiled(gm), program.signature, report, options.addresses, anew)
         if isinstance(recipe, NotData):
             setattr(call, REFUSED, str(recipe))
         else:
@@ -191,6 +194,8 @@ def inference_program(
     if depends_on_data(gm):
         raise Refusal("sizes or numbers that depend on data")
     program = trace_inference(gm, example_inputs, options.attention)
+    if program.signature.shared:
+        raise Refusal("inputs that share memory, of which one is written to")
     if options.rewrite is not None:
         rewrite(program.graph, partial(options.rewrite, is_inference=True), program.fake_mode)
     spec = _ready_for_inference(program, options, observe)

@@ -18,6 +18,7 @@ from .signature import Component, Reads
 from .trace.replay import GradientsOf, can_be_stood_for
 
 Compile = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+OVERLAPPING = "gradients that are differentiated again, of inputs that share memory which is written to"
 BATCHED = "several gradients are computed at once (is_grads_batched=True, vmap over a backward)"
 
 
@@ -30,8 +31,13 @@ def reads_of(joint: JointProgram, parts: JointParts, component: Component) -> Re
     own = [parts.forward_outputs[joint.signature.tangents[place].slot] for place in component.tangents]
     read, values = needed_for([*gradients, *others], set()), needed_for(gradients, set(), value_inputs)
     kept = {i for i, n in enumerate(parts.inputs) if n in read or not can_be_stood_for(n.meta["val"])}
+    inputs = {i for i, n in enumerate(parts.inputs) if n in values}
+    for place, memory in enumerate(joint.signature.shared, len(joint.signature.inputs)):
+        slots = {slot for slot, _ in memory.parts}  # a write through one part may be read through another
+        inputs |= slots if place in inputs else set()
+        kept |= slots if place in inputs or not kept.isdisjoint(slots) else set()
     return Reads(
-        frozenset(i for i, n in enumerate(parts.inputs) if n in values),
+        frozenset(inputs),
         joint.replay.inside | kept,
         tuple(place for place, n in enumerate(taken) if n in read or component.results[place] in joint.replay.rewritten),
         tuple(place for place, n in enumerate(own) if n in values),
@@ -52,6 +58,7 @@ class HigherOrder:
         self._names = [n.name for n in parts.inputs[:count]] + [f"result_{slot}" for slot in results] + [n.name for n in tangents]
         self._gradients = GradientsOf(joint.replay, joint.signature, component, self._examples)
         self._symbols = joint.symbols
+        self._overlaps = bool(joint.signature.shared)
         self._compile = compile_
         self._report = report
         self._compiled: dict[tuple[bool | None, ...], Callable[..., Any]] = {}
@@ -62,6 +69,9 @@ class HigherOrder:
         given = [*inputs, *results, *tangents]
         if _torch.any_batched(tangents):
             self._report(BATCHED, "")
+            return self._gradients(*given)
+        if self._overlaps:
+            self._report(OVERLAPPING, "")
             return self._gradients(*given)
         key = tuple([None if x is None else getattr(x, "requires_grad", False) for x in given])
         found = self._compiled.get(key)

@@ -22,7 +22,7 @@ from .signature import InputInfo, InputKind, Mutation, Signature, TrainingFacts
 from .wrappers.autograd import Gradients, wrap_autograd
 from .wrappers.inference import wrap_inference
 from .wrappers.keeping import keeping, keeps_for_backward
-from .wrappers.overlap import Addresses, guard_overlaps
+from .wrappers.overlap import Addresses, CompileAnew, guard_overlaps
 from .wrappers.places import guard_places
 from .wrappers.saved_hooks import guard_saved_hooks
 
@@ -85,6 +85,8 @@ def inference_recipe(made: Signature, graph: Any, records: bool, autocast: bool,
     """
     if graph is None:
         raise NotData("what a graph was compiled to is not kept")
+    if made.shared:
+        raise NotData("inputs share memory")
     falls_back = bool(made.places) or any(info.mutation is not Mutation.NONE for info in made.inputs)
     return {
         "role": "inference",
@@ -106,6 +108,8 @@ def training_recipe(facts: TrainingFacts, program: FunctionalProgram, graph: Any
     symbols = captured[0].meta.get("symbols")
     if symbols is not None and symbols.symbols:
         raise NotData("it is trained, with sizes that may change")
+    if facts.signature.shared:
+        raise NotData("inputs share memory")
     modes = _torch.Modes.now()
     number = uuid.uuid4().hex
     return {
@@ -240,11 +244,18 @@ def wrapped_forward(call: Compiled, autocast: bool, keeps: bool) -> Compiled:
     return keeping(apart) if keeps else apart
 
 
-def guarded(call: Run, uncompiled: Run, made: Signature, report: Report, addresses: Addresses | None) -> Run:
-    """`call`, or `uncompiled` where that does not hold which the graph was compiled for."""
+def guarded(
+    call: Run,
+    uncompiled: Run,
+    made: Signature,
+    report: Report,
+    addresses: Addresses | None,
+    compile_anew: CompileAnew | None = None,
+) -> Run:
+    """`call`, or `uncompiled` where that does not hold which the graph was compiled for. compile_anew: for inputs that overlap otherwise."""
     if made.tangents:
         call = guard_saved_hooks(call, uncompiled, report)
-    call = guard_overlaps(call, uncompiled, made, report, addresses)
+    call = guard_overlaps(call, uncompiled, made, report, addresses, compile_anew)
     call = guard_places(call, uncompiled, made, report)
     call.__tracework_writes_last__ = True  # type: ignore[attr-defined]  # a mark on a function
     return call

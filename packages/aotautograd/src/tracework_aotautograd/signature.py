@@ -20,6 +20,7 @@ class Mutation(Enum):
     NONE = "none"
     IN_GRAPH = "in_graph"  # autograd does not see it: a trailing aten.copy_ in the graph
     BY_WRAPPER = "by_wrapper"  # autograd sees it: the new value is a graph output, copied back outside
+    SHARED = "shared"  # autograd does not see it: the graph writes to a SharedMemory that the input is a part of
 
 
 class OutputKind(Enum):
@@ -55,6 +56,17 @@ class InputInfo:
         if self.mutation is Mutation.NONE and not self.newer:
             return None
         return self.newer + (self.mutation is Mutation.BY_WRAPPER)
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """Memory of which several inputs show parts that overlap, and that is written to: the graph takes all that they show as one row.
+
+    parts: slots of the inputs, and how many elements behind the begin of the row each of them begins. length: of the row, in elements.
+    """
+
+    parts: tuple[tuple[int, int], ...]
+    length: int
 
 
 @dataclass(frozen=True)
@@ -158,6 +170,7 @@ class Signature:
     `output_versions` pairs (graph output slot, how often the program wrote to it). `hooked`: slots of leaves with hooks of their own, in
     the order in which eager's backward comes to them, where they are several. `places` has (input slot, the storage offset that it
     was traced with, period) for those where the graph depends on it: it holds for offsets that are a multiple of the period away.
+    `shared`: what the graph takes between the caller's inputs and the constants.
     """
 
     inputs: tuple[InputInfo, ...]
@@ -171,11 +184,18 @@ class Signature:
     output_versions: tuple[tuple[int, int], ...] = ()
     hooked: tuple[int, ...] = ()
     places: tuple[tuple[int, int, int], ...] = ()
+    shared: tuple[SharedMemory, ...] = ()
 
     @property
     def mutated_in_graph(self) -> frozenset[int]:
-        """Input slots that the graph itself writes to."""
-        return frozenset(i for i, info in enumerate(self.inputs) if info.mutation is Mutation.IN_GRAPH)
+        """Places of the graph's inputs that the graph itself writes to."""
+        rows = range(len(self.inputs), len(self.inputs) + len(self.shared))
+        return frozenset(i for i, info in enumerate(self.inputs) if info.mutation is Mutation.IN_GRAPH) | frozenset(rows)
+
+    @property
+    def changed_unseen(self) -> frozenset[int]:
+        """Input slots whose memory the graph gives another value, behind autograd's back."""
+        return frozenset(i for i, info in enumerate(self.inputs) if info.mutation in (Mutation.IN_GRAPH, Mutation.SHARED))
 
     @property
     def newer_versions(self) -> tuple[tuple[int, int], ...]:
@@ -186,7 +206,8 @@ class Signature:
     @property
     def static_inputs(self) -> frozenset[int]:
         """Input slots whose tensors keep their identity between calls; constants included."""
-        lifted = range(len(self.inputs), len(self.inputs) + len(self.constants))
+        first = len(self.inputs) + len(self.shared)
+        lifted = range(first, first + len(self.constants))
         return frozenset(i for i, info in enumerate(self.inputs) if info.is_static) | frozenset(lifted)
 
     def text(self) -> str:
@@ -194,6 +215,7 @@ class Signature:
         rows = [f"in  {i}: {x.name} {x.kind.value} {x.mutation.value}" for i, x in enumerate(self.inputs)]
         rows += [f"out {i}: {x.kind.value} {x.slot}" for i, x in enumerate(self.outputs)]
         rows += [f"tangent of {t.slot}: {t.order or 'row-major'}" for t in self.tangents]
+        rows += [f"shared by {', '.join(str(slot) for slot, _ in memory.parts)}: {memory.length}" for memory in self.shared]
         rows += [f"component: tangents {c.tangents}, inputs {c.inputs}, results {c.results}" for c in self.components]
         return "\n".join(rows)
 

@@ -96,11 +96,14 @@ def kept_inputs(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
     their casts; a write is an error.
     """
     infos = joint.signature.inputs
+    constants = len(infos) + len(joint.signature.shared)
     formulas = [n for n in joint.graph.graph.nodes if is_formula(n)]
     read = {shown_input(n) for n in (*frontier(parts), *(a for formula in formulas for a in formula.all_input_nodes))}
     taken = {n for n in parts.inputs if any("recompute" in user.meta for user in n.users)}
-    fixed = {n for i, n in enumerate(parts.inputs) if i >= len(infos) or infos[i].is_parameter and _is_only_cast(n)}
-    return frozenset(n for n in (*read, *taken, *fixed) if n is not None)
+    fixed = {
+        n for i, n in enumerate(parts.inputs) if i >= constants or i < len(infos) and infos[i].is_parameter and _is_only_cast(n)
+    }
+    return frozenset(n for n in (*read, *taken, *fixed) if n is not None and n not in parts.inputs[len(infos) : constants])
 
 
 def _is_only_cast(node: fx.Node) -> bool:

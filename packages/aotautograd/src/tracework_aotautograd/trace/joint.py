@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from ..signature import (
     Mutation,
     OutputInfo,
     OutputKind,
+    SharedMemory,
     Signature,
     SizeSlot,
     Slots,
@@ -42,6 +43,7 @@ from .masks import without_constant_masks
 from .memory import Cell, Former, Root, dense_order, same_layout
 from .replay import GradientsOf, Replay
 from .run import run_captured
+from .shared import overlaps, shared_memory
 from .tracer import BACKWARD, Recorder
 from .views import PHYSICAL
 from .written_attention import AsOneOperator
@@ -70,11 +72,13 @@ class _GraphOutput:
 class Needs:
     """What a trace does where another one has found that it has to. bases: what a result is a view of is a graph output, also where the
     view alone could be one, so that the history can be cut there. former_values: the backward of a checkpoint reads what that computed,
-    also where it was written over since. written_out: the captured nodes whose attention stays written out, since others read its scores."""
+    also where it was written over since. written_out: the captured nodes whose attention stays written out, since others read its scores.
+    shared: inputs that show parts of one memory, since one of them is written to."""
 
     bases: bool = False
     former_values: bool = False
     written_out: frozenset[str] = frozenset()
+    shared: tuple[SharedMemory, ...] = ()
 
 
 class _Another(Exception):
@@ -109,6 +113,7 @@ class Trace:
         self.values: list[Any] = []  # what the captured graph is run on
         self.histories: list[Any] = []  # their autograd nodes before it runs
         self.versions: list[int] = []  # and their versions
+        self.known: list[Any] = []  # the captured fakes, or what stands for those
         self.graph_outputs: list[_GraphOutput] = []
         self.write_backs: dict[int, int] = {}  # input slot -> the graph output that is copied there outside
         self.hooked: tuple[int, ...] = ()  # leaves with hooks, as the signature has them
@@ -149,15 +154,31 @@ class Trace:
         placeholders = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
         if len(placeholders) != len(self.examples):
             raise Refusal(f"the graph takes {len(placeholders)} inputs, {len(self.examples)} were given")
+        rows = {slot: memory for memory in self.needs.shared for slot, _ in memory.parts}
         for slot, (node, example) in enumerate(zip(placeholders, self.examples, strict=True)):
-            self._input(slot, node, example, storages)
+            self._input(slot, node, example, storages, rows.get(slot))
+        for memory in self.needs.shared:
+            self._shared(memory)
         self.histories = [getattr(value, "grad_fn", None) for value in self.values]
         self.versions = [getattr(value, "_version", 0) for value in self.values]
 
-    def _input(self, slot: int, node: fx.Node, example: Any, storages: dict[int, Any]) -> None:
+    def _shared(self, memory: SharedMemory) -> None:
+        """The row that inputs show parts of, as one more input."""
+        slots = [slot for slot, _ in memory.parts]
+        spec = self.leaves[slots[0]].spec
+        row = self.mode.make(spec.replace(sizes=(memory.length,), strides=(1,), offset=0))
+        place = sum(1 for node in self.recorder.graph.nodes if node.op == "placeholder")
+        self.recorder.placeholder(f"memory_of_{self.infos[slots[0]].name}", row, place)
+        cell = self.recorder.cell
+        self.recorder.memory.share([cell(self.values[slot]) for slot in slots], cell(row), [begin for _, begin in memory.parts])
+
+    def _input(
+        self, slot: int, node: fx.Node, example: Any, storages: dict[int, Any], memory: SharedMemory | None = None
+    ) -> None:
         binding = node.meta.get("binding")
         static = bool(getattr(binding, "is_static", False))
         known = node.meta.get("example_value", example)
+        self.known.append(known)
         if isinstance(known, torch.SymInt):
             self.infos.append(InputInfo(node.name, InputKind.SIZE))
             self.recorder.placeholder(node.name, known, slot)
@@ -175,7 +196,7 @@ class Trace:
         requires_grad = self.with_backward and example.requires_grad
         is_parameter = isinstance(example, torch.nn.Parameter)
         self.infos.append(InputInfo(node.name, InputKind.TENSOR, static, is_parameter, example.requires_grad))
-        leaf = self._fake(example, known, storages, requires_grad)
+        leaf = self._fake(example, known, storages, requires_grad, slot, memory)
         value = leaf
         if requires_grad and not example.is_leaf:
             with torch.enable_grad():  # the graph may begin where gradients are off, and switch them on
@@ -185,13 +206,23 @@ class Trace:
         self.leaves.append(leaf)
         self.values.append(value)
 
-    def _fake(self, example: torch.Tensor, known: Any, storages: dict[int, Any], requires_grad: bool) -> FakeTensor:
-        """A fake of this trace's own with the captured one's sizes; inputs over one storage share one."""
+    def _fake(
+        self,
+        example: torch.Tensor,
+        known: Any,
+        storages: dict[int, Any],
+        requires_grad: bool,
+        slot: int,
+        memory: SharedMemory | None,
+    ) -> FakeTensor:
+        """A fake of this trace's own with the captured one's sizes; inputs over one storage share one. Where the parts of shared memory
+        begin is counted from where that does."""
         if not isinstance(known, FakeTensor):
             known = self.mode.from_real(example.detach())
-        storage = storages.get(id(known.storage))
-        fake = self.mode.make(known.spec, storage, requires_grad)
-        storages.setdefault(id(known.storage), fake.storage)
+        key = id(known.storage) if memory is None else id(memory)
+        spec = known.spec if memory is None else known.spec.replace(offset=dict(memory.parts)[slot])
+        fake = self.mode.make(spec, storages.get(key), requires_grad)
+        storages.setdefault(key, fake.storage)
         return fake
 
     # --- after the forward --------------------------------------------------------------------------------------------
@@ -231,8 +262,10 @@ class Trace:
             versions,
             self.hooked,
             tuple([(slot, *place) for slot, place in recorder.memory.places.items()]),
+            self.needs.shared,
         )
         gm = _torch.graph_module(recorder.graph)
+        self._check_counters(signature)
         return JointProgram(gm, signature, self.mode, self.symbols, self.replay)
 
     def _cell(self, value: Any) -> Cell | None:
@@ -275,19 +308,35 @@ class Trace:
             raise Refusal("a tensor made in the graph is asked for its gradient", self.recorder.origin)
 
     def _written_inputs(self) -> dict[int, Cell]:
-        """Input slots whose memory was written; refuses when another input shares it."""
+        """Input slots whose memory was written. Where that is memory of other inputs, too, another trace knows it."""
         written = {}
         for slot, value in enumerate(self.values):
             cell = self._cell(value)
             if cell is not None and cell.root.writes:
                 written[slot] = cell
-        for slot in written:
-            storage = self.values[slot].storage
-            others = [i for i, v in enumerate(self.values) if i != slot and isinstance(v, FakeTensor) and v.storage is storage]
-            if others:
-                names = ", ".join(self.infos[i].name for i in (slot, *others))
-                raise Refusal(f"inputs {names} share memory and {self.infos[slot].name} is written to")
+        if not written:
+            return written
+        meeting = overlaps(self.examples, self.known, written)
+        rows = [shared_memory(found, self.examples) for found in meeting]
+        shared = tuple(row for row in rows if row is not None)
+        refused = [group for group, row in zip(meeting, rows, strict=True) if row is None]
+        if refused or self.needs.shared and shared != self.needs.shared:
+            names = ", ".join(self.infos[each.slot].name for each in [*refused, *meeting][0])
+            raise Refusal(f"inputs {names} share memory and one of them is written to")
+        if shared != self.needs.shared:
+            raise _Another(replace(self.needs, shared=shared))
         return written
+
+    def _check_counters(self, signature: Signature) -> None:
+        """Raises where a backward keeps an input while another one is written to that counts versions together with it: in eager it may
+        raise, which depends on what was first."""
+        kept = {slot for info in signature.tangents for slot in info.kept.inputs}
+        written = [slot for slot, info in enumerate(self.infos) if info.newer]
+        for slot in kept:
+            for other in written:
+                if slot != other and _torch.counts_with(self.examples[slot], self.examples[other]):
+                    names = f"{self.infos[slot].name} and {self.infos[other].name}"
+                    raise Refusal(f"inputs {names} share memory, one is kept for the backward and the other is written to")
 
     def _classify(self, output: Any, position: int, seen: dict[int, int], shared: set[int]) -> OutputInfo:
         if isinstance(output, torch.SymInt):
@@ -312,7 +361,7 @@ class Trace:
             steps = self._steps(cell)
             if not output.is_inference():
                 steps = tuple(s if s.data is None else replace(s, data=output._version) for s in steps)
-            return OutputInfo(OutputKind.INPUT_VIEW, cell.root.slot, steps, needs_grad)
+            return OutputInfo(OutputKind.INPUT_VIEW, self._input_of(cell), steps, needs_grad)
         is_view = cell.parent is not None
         # of one out of several that an op gives, autograd refuses writes
         is_piece = is_view and needs_grad and any(step.index is not None for step in self.recorder.memory.steps(cell))
@@ -329,6 +378,12 @@ class Trace:
             return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), (), needs_grad)
         kind = OutputKind.ALIAS if output._is_view() else OutputKind.FRESH
         return OutputInfo(kind, self._add(output, self.recorder.memory.read(cell)), requires_grad=needs_grad)
+
+    def _input_of(self, cell: Cell) -> int:
+        slot = self.recorder.memory.input_of(cell)
+        if slot is None:  # as_strided of what only memory behind several inputs shows
+            raise Refusal("a result shows memory that no input does", self.recorder.origin)
+        return slot
 
     def _check_layout(self, root: Root) -> None:
         """What is written to memory with gaps is computed without them."""
@@ -393,9 +448,13 @@ class Trace:
     def _write_back(self, written: dict[int, Cell], outputs: tuple[Any, ...]) -> None:
         """Inputs written to: a copy_ at the end of the graph, or an output copied back where autograd has to see it."""
         captured, recorded = ([n for n in graph.nodes if n.op == "placeholder"] for graph in (self.gm.graph, self.recorder.graph))
+        copied: set[int] = set()
         for slot, cell in written.items():
             value = self.recorder.memory.read(cell)
+            is_shared = cell.root.is_shared
             if self.with_backward and self.values[slot].requires_grad and self.values[slot].grad_fn is not self.histories[slot]:
+                if is_shared:
+                    raise Refusal(f"a write that is recorded to input {self.infos[slot].name}, which shares memory with another")
                 self._check_siblings(slot, cell, outputs)
                 self.write_backs[slot] = self._add(self.values[slot], value)
                 self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
@@ -403,10 +462,16 @@ class Trace:
             may_be_view = not self.examples[slot].is_leaf and not captured[slot].meta.get("never_a_view")
             if self.infos[slot].requires_grad and may_be_view:  # which gets another node of its own by that
                 raise Refusal("a write that is not recorded to an input with a history", self.recorder.origin)
-            self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH)
-            placeholder = recorded[slot]
-            node = self.recorder.node(aten.copy_.default, (placeholder, value), {}, placeholder.meta["val"])
-            node.meta["write_back"] = slot
+            self.infos[slot] = replace(self.infos[slot], mutation=Mutation.SHARED if is_shared else Mutation.IN_GRAPH)
+            place = cell.root.slot if is_shared and cell.root.slot is not None else slot
+            if place in copied:
+                continue
+            copied.add(place)
+            placeholder = recorded[place]
+            node = self.recorder.node(
+                aten.copy_.default, (placeholder, cell.root.node if is_shared else value), {}, placeholder.meta["val"]
+            )
+            node.meta["write_back"] = place
         for slot, value in enumerate(self.values):
             newer = getattr(value, "_version", 0) - self.versions[slot]
             if self.infos[slot].mutation is Mutation.BY_WRAPPER:
@@ -744,14 +809,18 @@ def trace_joint(
     inputs: real tensors, ints, None, one for each placeholder; attention, trained_attention: as AotOptions has them. Raises Refusal where the
     graph cannot be put into functional form.
     """
-    needs = Needs()
-    while True:
-        try:
-            return Trace(gm, inputs, True, needs, attention, trained_attention).run()
-        except _Another as another:
-            needs = another.needs
+    return _traced(lambda needs: Trace(gm, inputs, True, needs, attention, trained_attention))
 
 
 def trace_inference(gm: fx.GraphModule, inputs: Sequence[Any], attention: Collection[str] = ()) -> JointProgram:
     """The same without a backward."""
-    return Trace(gm, inputs, with_backward=False, attention=attention).run()
+    return _traced(lambda needs: Trace(gm, inputs, False, needs, attention))
+
+
+def _traced(trace: Callable[[Needs], Trace]) -> JointProgram:
+    needs = Needs()
+    while True:
+        try:
+            return trace(needs).run()
+        except _Another as another:
+            needs = another.needs

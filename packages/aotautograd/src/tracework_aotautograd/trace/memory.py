@@ -7,6 +7,7 @@ view from the parent's present value; writing a cell carries the new value up to
 
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,13 +29,17 @@ class Root:
     fake: FakeTensor | None  # None after `x.t_()`
     node: Node
     writes: int = 0
-    slot: int | None = None  # the input slot, for memory that the caller owns
+    slot: int | None = None  # the place of the graph's input, for memory that the caller owns
+    is_shared: bool = False  # whether several inputs show parts of it
     read_through_older: bool = False  # a view that was there before a write has been read since
 
 
 @dataclass(eq=False)
 class Cell:
-    """One fake tensor: `node` is its value as of `seen` writes to the root. made: how many writes there were when it came into being."""
+    """One fake tensor: `node` is its value as of `seen` writes to the root. made: how many writes there were when it came into being.
+
+    slot: of an input. part_of: of one that shows a part of shared memory, what it is a view of, though not to autograd, and by which op.
+    """
 
     fake: FakeTensor
     root: Root
@@ -43,11 +48,13 @@ class Cell:
     step: ViewStep | None = None
     seen: int = 0
     made: int = 0
+    slot: int | None = None
+    part_of: "tuple[Cell, ViewStep] | None" = None
 
     @property
     def view(self) -> "tuple[Cell, ViewStep] | None":
         """What it is a view of, and by which op; None for one that shows its memory itself."""
-        return None if self.parent is None or self.step is None else (self.parent, self.step)
+        return self.part_of if self.parent is None or self.step is None else (self.parent, self.step)
 
     @property
     def is_older(self) -> bool:
@@ -105,9 +112,21 @@ class Memory:
 
     def new_root(self, fake: FakeTensor, node: Node, slot: int | None = None) -> Cell:
         """Registers fresh memory whose value is `node`."""
-        cell = Cell(fake, Root(fake, node, slot=slot), node)
+        cell = Cell(fake, Root(fake, node, slot=slot), node, slot=slot)
         self._cells[id(fake)] = cell
         return cell
+
+    def share(self, cells: Sequence[Cell], row: Cell, offsets: Sequence[int]) -> None:
+        """Makes inputs that show memory of their own parts of a row. offsets: of their first elements."""
+        row.root.is_shared = True
+        for cell, offset in zip(cells, offsets, strict=True):
+            *steps, last = steps_to_part(cell.fake, offset)
+            parent = row
+            for step in steps:
+                node = self._emit(step.target, self.read(parent), *step.args)
+                parent = self.new_view(node.meta["val"], parent, step, node)
+            cell.root, cell.part_of = row.root, (parent, last)
+            cell.node = self._emit(last.target, self.read(parent), *last.args)
 
     def new_view(self, fake: FakeTensor, parent: Cell, step: ViewStep, node: Node) -> Cell:
         """Registers a view of `parent` whose present value is `node`."""
@@ -136,7 +155,7 @@ class Memory:
         return cell.node
 
     def _replay(self, parent: Cell, step: ViewStep) -> Node:
-        if step.target is aten.as_strided.default:
+        if step.target is aten.as_strided.default and (parent.view is not None or not parent.root.is_shared):
             return self.window(parent, *step.args, **dict(step.kwargs))
         value = self.read(parent)
         if step.target in IDENTITY_VIEWS:
@@ -148,6 +167,10 @@ class Memory:
         """What as_strided reads of the memory behind a cell, which is not only what the cell shows."""
         whole = self._whole(cell, "as_strided")
         root = cell.root
+        if root.is_shared:
+            if storage_offset is not None:
+                raise FunctionalizationError("as_strided with an offset in memory that inputs share has no mutation-free form")
+            storage_offset = cell.fake.storage_offset()
         if root.node.op != "placeholder" and dense_order(whole.fake) is None:
             raise FunctionalizationError(
                 "as_strided of memory that no tensor of the graph shows all of has no mutation-free form"
@@ -172,6 +195,10 @@ class Memory:
         that are a multiple of `period` elements away."""
         while cell.parent is not None:
             cell = cell.parent
+        if cell.root.is_shared:
+            if period:
+                raise FunctionalizationError("pairs of elements of memory that inputs share have no mutation-free form")
+            return 0  # where parts begin is counted from where the row does
         start = cell.fake.storage_offset()
         if (slot := cell.root.slot) is not None:
             noted = self.places.get(slot)
@@ -203,7 +230,7 @@ class Memory:
         if memory is not None and cell.root.slot is not None and dense_order(memory) is None and overlaps_itself(memory):
             raise FunctionalizationError("a write to an input that shows one place several times has no mutation-free form")
         values = [(cell, fit(self._emit, node, cell.fake))]
-        if any(step.target not in WRITE_THROUGH for step in self.steps(cell)):
+        if any(step.target not in WRITE_THROUGH for step in self._all_steps(cell)):
             values.append(self._scattered(cell, values[0][1]))
         while (view := values[-1][0].view) is not None:
             parent, step = view
@@ -228,12 +255,41 @@ class Memory:
         return whole, fit(self._emit, by_strides(self._emit, self.read(whole), new, cell.fake), whole.fake)
 
     def steps(self, cell: Cell) -> tuple[ViewStep, ...]:
-        """The view ops from the root down to the cell."""
+        """The view ops from an input, or from what the graph made, down to the cell."""
+        found: list[ViewStep] = []
+        while cell.parent is not None and cell.step is not None:
+            found.append(cell.step)
+            cell = cell.parent
+        return tuple(reversed(found))
+
+    def _all_steps(self, cell: Cell) -> list[ViewStep]:
+        """Those, and what leads to the part of shared memory that an input shows; the last one first."""
         found: list[ViewStep] = []
         while (view := cell.view) is not None:
             cell, step = view
             found.append(step)
-        return tuple(reversed(found))
+        return found
+
+    def input_of(self, cell: Cell) -> int | None:
+        """The slot of the input that a cell is, or a view of."""
+        while cell.parent is not None:
+            cell = cell.parent
+        return cell.slot
+
+
+def steps_to_part(fake: FakeTensor, offset: int) -> list[ViewStep]:
+    """The view ops that give a tensor with the sizes and strides of `fake` from a row, where its first element has this offset."""
+    order = dense_order(fake)
+    if order is None:
+        return [ViewStep(aten.as_strided.default, (list(fake.shape), list(fake.stride()), offset))]
+    shape = [fake.shape[dim] for dim in order]
+    steps = [
+        ViewStep(aten.slice.Tensor, (0, offset, offset + math.prod(shape))),
+        ViewStep(aten.view.default, (shape,)),
+    ]
+    if list(order) != sorted(order):
+        steps.append(ViewStep(aten.permute.default, ([order.index(dim) for dim in range(len(order))],)))
+    return steps
 
 
 def fit(emit: Emit, node: Node, like: FakeTensor) -> Node:

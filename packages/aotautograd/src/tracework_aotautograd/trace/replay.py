@@ -18,9 +18,10 @@ from tracework_primops import FakeTensor
 from .. import _torch
 from .._torch import edge_of
 from ..errors import UsageError
-from ..signature import Component, Mutation, Signature
+from ..signature import Component, Mutation, SharedMemory, Signature
 from .cuts import Edge, gradients_at
 from .memory import dense_order
+from .shared import row_of
 
 Run = Callable[[fx.GraphModule, Sequence[Any]], Sequence[Any]]
 
@@ -119,6 +120,7 @@ class GradientsOf:
         self._written = {i for i, info in enumerate(signature.inputs) if info.mutation is not Mutation.NONE}
         slots = [*(info.slot for info in signature.tangents), *(info.slot for info in signature.views)]
         self._taken = [slots.index(slot) for slot in component.results]
+        self._shared = signature.shared
 
     @property
     def reads_former_values(self) -> bool:
@@ -136,6 +138,9 @@ class GradientsOf:
         component, count = self._component, self._count
         values = [self._stand_in(slot) if x is None else x for slot, x in enumerate(args[:count])]
         values = [x.clone() if slot in self._written else x for slot, x in enumerate(values)]
+        for memory in self._shared:
+            if all(isinstance(args[slot], torch.Tensor) for slot, _ in memory.parts):
+                self._copy_parts(memory, args, values)
         begins = {slot: values[slot] if values[slot].is_leaf else edge_of(values[slot]) for slot in component.inputs}
         ends = {x.grad_fn for x in values if isinstance(x, torch.Tensor)} - {None}
         with self._replay.modes.again():
@@ -158,6 +163,15 @@ class GradientsOf:
                 inside[edge] = result
         return tuple(gradients)
 
+    @staticmethod
+    def _copy_parts(memory: SharedMemory, args: Sequence[Any], values: list[Any]) -> None:
+        """Gives inputs that overlap a memory of their own, in which they do as well."""
+        row = row_of(memory, args).clone()
+        for slot, begin in memory.parts:
+            given = args[slot]
+            part = row.as_strided(given.size(), given.stride(), begin).data  # they count versions apart
+            values[slot] = FormerValue.apply(part, given) if given.requires_grad else part
+
     def _stand_in(self, slot: int) -> Any:
         """For an input that nothing depends on: it is not a number where it can be, so that nothing could unseen."""
         like = self._examples[slot]
@@ -167,6 +181,18 @@ class GradientsOf:
             made = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device)
             made.fill_(float("nan") if like.is_floating_point() or like.is_complex() else 0)
         return made.requires_grad_(self._requires_grad[slot])
+
+
+class FormerValue(torch.autograd.Function):
+    """The value that a tensor had, with the tensor's history."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
+        return None, gradient
 
 
 def raises_if_differentiated(gradients: Sequence[Any]) -> bool:

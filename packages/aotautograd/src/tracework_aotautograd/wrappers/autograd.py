@@ -17,6 +17,8 @@ import torch
 
 from .. import _torch
 from ..signature import BackwardFacts, InputKind, Reads, Signature, TakenView, TangentInfo, TrainingFacts, base_of
+from ..trace.replay import FormerValue
+from ..trace.shared import row_of
 from .outputs import aliased, compile_function, is_plain, make_views, output_maker
 from .random_state import States, drawing_again, states_of
 
@@ -61,7 +63,7 @@ class Keeper:
 
     def __init__(self, facts: TrainingFacts, reads: Reads, watched: Collection[int], linked: Collection[int]) -> None:
         self._infos = infos = facts.signature.inputs
-        mutated = facts.signature.mutated_in_graph
+        mutated = facts.signature.changed_unseen
         tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
         needed = [i for i in tensors if i in reads.inputs]
         copies = dict.fromkeys((i for i in tensors if i not in reads.kept), "None")
@@ -76,9 +78,17 @@ class Keeper:
         # an input that gets what the graph computes would have its own history keep it
         copies |= {i: f"a[{i}].detach()" for i, _ in facts.signature.write_backs if i in reads.kept and i not in needed}
         copies |= {i: f"copy(a[{i}])" for i in needed if i in mutated}
+        self._rows = {
+            place: memory
+            for place, memory in enumerate(facts.signature.shared)
+            if any(slot in reads.kept for slot, _ in memory.parts)
+        }
+        for place, memory in self._rows.items():
+            shown = {slot: f"a[{slot}].size(), a[{slot}].stride(), {begin}" for slot, begin in memory.parts}
+            copies |= {slot: f"row_{place}.as_strided({part})" for slot, part in shown.items()}
         # leaves, which a clone is no part of
         self._former = tuple(i for i in needed if i in mutated and infos[i].requires_grad)
-        copies |= {i: f"(copy(a[{i}]), a[{i}])" for i in self._former}
+        copies |= {i: f"({copies[i]}, a[{i}])" for i in self._former}
         self._checked = tuple(
             i for i in tensors if i in watched or i in reads.inputs and not infos[i].is_static and i not in mutated
         )
@@ -92,6 +102,7 @@ class Keeper:
         counters = "".join(f"({x}, {x}._version), " if static else f"counter_of({x}), " for x, static in pairs)
         refs = [f"ref(a[{targets[i]}])" if i in targets else f"ref(a[{i}]) if not a[{i}].is_leaf else gone" for i in self._linked]
         scope = {**SAVING, "states_of": states_of, "devices": devices, "copy": copy_in_place_of, "gone": lambda: None}
+        scope |= {"rows": self._rows, "row_of": row_of}
         values = [
             f"({items})" if copies or targets else "a",
             versions,
@@ -99,7 +110,8 @@ class Keeper:
             f"({counters})",
             f"({''.join(f'{x}, ' for x in refs)})",
         ]
-        return compile_function("keep", "a", [f"    return {', '.join(values)}"], scope)
+        rows = [f"    row_{place} = row_of(rows[{place}], a).clone()" for place in self._rows]
+        return compile_function("keep", "a", [*rows, f"    return {', '.join(values)}"], scope)
 
     def checked(self, kept: Kept) -> list[Any]:
         """The inputs, when nobody wrote to those that are needed since, and all have their histories."""
@@ -107,7 +119,7 @@ class Keeper:
         _check_linked(kept[4], [1] * len(kept[4]), 0)
         inputs: list[Any] = [None if i in self._counted else x for i, x in enumerate(kept[0])]
         for slot in self._former:
-            inputs[slot] = _FormerValue.apply(*inputs[slot])
+            inputs[slot] = FormerValue.apply(*inputs[slot])
         return [_recorded(x, info.requires_grad) for x, info in zip(inputs, self._infos, strict=True)]
 
     def check(self, kept: Kept, slots: Collection[int]) -> None:
@@ -119,18 +131,6 @@ class Keeper:
         for slot, version, expected in found:
             if slot in slots and version != expected:
                 raise _modified(f"input {self._infos[slot].name}", version, expected)
-
-
-class _FormerValue(torch.autograd.Function):
-    """The value that a tensor had, with the tensor's history."""
-
-    @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
-        return None, gradient
 
 
 def _recorded(value: Any, requires_grad: bool) -> Any:
@@ -341,7 +341,9 @@ def _views_in_order(signature: Signature) -> tuple[list[TakenView], list[list[Ta
 
 def _values(signature: Signature) -> list[str]:
     """Lines that run the forward on `args`: only the steps that this signature needs."""
-    lines = [f"values = run({'[*args, *constants]' if signature.constants else 'list(args)'})"]
+    rows = "*[row_of(memory, args) for memory in shared], " if signature.shared else ""
+    given = f"[*args, {rows}*constants]" if rows or signature.constants else "list(args)"
+    lines = [f"values = run({given})"]
     if views := " or ".join(f"values[{info.slot}]._is_view()" for info in signature.tangents):
         # memory taken over from another value, say; autograd refuses writes to a view that comes out of a Function
         lines.append(f"if {views}: values = [v.detach() if i in results and v._is_view() else v for i, v in enumerate(values)]")
@@ -353,7 +355,8 @@ def _values(signature: Signature) -> list[str]:
 
 def _scope(signature: Signature, forward: Call) -> dict[str, Any]:
     results = frozenset(info.slot for info in signature.tangents)
-    return {"run": forward, "constants": signature.constants, "results": results, "set_versions": _torch.set_versions}
+    rows = {"row_of": row_of, "shared": signature.shared}
+    return {"run": forward, "constants": signature.constants, "results": results, "set_versions": _torch.set_versions, **rows}
 
 
 def counter_of(result: torch.Tensor) -> tuple[torch.Tensor, int]:

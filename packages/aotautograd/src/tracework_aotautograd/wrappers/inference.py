@@ -9,6 +9,7 @@ import torch
 
 from .. import _torch
 from ..signature import Signature
+from ..trace.shared import row_of
 from .outputs import is_plain, output_maker
 
 
@@ -19,13 +20,13 @@ def records_history(signature: Signature) -> bool:
 
 def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature, records: bool) -> Callable[..., tuple[Any, ...]]:
     """args -> the caller's outputs. Inputs that the graph wrote to get a new version, as autograd expects of a write."""
-    constants = signature.constants
+    constants, shared = signature.constants, signature.shared
     versions = signature.output_versions
     newer = dict.fromkeys(sorted(signature.mutated_in_graph), 0) | dict(signature.newer_versions)
     make = output_maker(signature)
     run = _without_history(call) if records else call
     run = _torch.counting_writes(run, newer)
-    if is_plain(signature) and not constants and not versions:
+    if is_plain(signature) and not constants and not versions and not shared:
 
         def plain(*args: Any) -> tuple[Any, ...]:
             return run(list(args))
@@ -35,7 +36,7 @@ def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature, recor
         return plain
 
     def full(*args: Any) -> tuple[Any, ...]:
-        graph_outputs = run([*args, *constants])
+        graph_outputs = run([*args, *[row_of(memory, args) for memory in shared], *constants])
         _torch.set_versions([graph_outputs[slot] for slot, _ in versions], [version for _, version in versions])
         return make(args, graph_outputs)
 

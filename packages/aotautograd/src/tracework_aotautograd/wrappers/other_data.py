@@ -40,7 +40,7 @@ class OtherData:
         slots = {
             node: slot
             for slot, (node, info) in enumerate(zip(parts.inputs, signature.inputs, strict=False))
-            if info.kind.value == "tensor" and slot not in signature.mutated_in_graph
+            if info.kind.value == "tensor" and slot not in signature.changed_unseen
         }
         needed = self._needed(slots, ())
         read = {node for step in needed for node in step[0].all_input_nodes if node in slots and _reads_now(step)}

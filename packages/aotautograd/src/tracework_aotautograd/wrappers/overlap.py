@@ -1,9 +1,10 @@
-"""Calls whose written inputs share memory with other inputs run uncompiled.
+"""Calls whose written inputs share memory with other inputs are compiled for how these overlap.
 
-The trace refuses a graph whose example inputs overlap where one is written to; a later call may pass tensors that newly do, and no guard of
-sizes sees it. Static inputs, and what is lifted into the graph, are compared again only when one of their addresses changes, the others,
-too, where no size is symbolic: how far a tensor reaches from its address is then the same at each call. Storages of static inputs, and of all
-where sizes are symbolic, are compared first; where these meet the elements are: tensors in separate parts of one storage are fine.
+A later call may pass tensors that overlap otherwise than the example inputs did, and no guard of sizes sees it: the graph is compiled anew
+for that, where no size is symbolic, and runs uncompiled where that cannot be. Static inputs, and what is lifted into the graph, are compared
+again only when one of their addresses changes, the others, too, where no size is symbolic: how far a tensor reaches from its address is
+then the same at each call. Storages of static inputs, and of all where sizes are symbolic, are compared first; where these meet the
+elements are: tensors in separate parts of one storage are fine.
 """
 
 from __future__ import annotations
@@ -16,29 +17,86 @@ from typing import Any
 import torch
 
 from ..contracts import Report
-from ..signature import InputKind, Mutation, Signature
+from ..signature import InputKind, Mutation, SharedMemory, Signature
+from ..trace.shared import overlaps, shared_memory
 
 Run = Callable[..., Any]
 Bounds = tuple[int, int]
 Addresses = Callable[[Sequence[torch.Tensor]], Any]
+CompileAnew = Callable[[Sequence[Any]], Run]
 data_ptr = torch.Tensor.data_ptr
+MOST = 8
+"""Ways to overlap for which a graph is compiled, beside the first."""
 
 
-def guard_overlaps(call: Run, uncompiled: Run, signature: Signature, report: Report, addresses: Addresses | None = None) -> Run:
-    """`call`, or `uncompiled` where a written input overlaps another one; `call` itself for graphs that write to no input."""
+def guard_overlaps(
+    call: Run,
+    uncompiled: Run,
+    signature: Signature,
+    report: Report,
+    addresses: Addresses | None = None,
+    compile_anew: CompileAnew | None = None,
+) -> Run:
+    """`call` where written inputs overlap others as it was compiled for; `call` itself for graphs that write to no input.
+
+    compile_anew: what compiles the graph for inputs that overlap otherwise. Without it, and where there are too many ways, `uncompiled` runs.
+    """
     if all(info.mutation is Mutation.NONE for info in signature.inputs):
         return call
     check = OverlapCheck(signature, addresses or pointers)
+    sharing = Sharing(signature)
+    others: dict[tuple[SharedMemory, ...], Run] = {}
+    own = signature.shared
 
     def run(*args: Any) -> Any:
         pair = check(args)
-        if pair is None:
+        if pair is None and not own:
             return call(*args)
-        a, b = (signature.inputs[i].name if i < len(signature.inputs) else "a constant" for i in pair)
+        found = () if pair is None else sharing(args)
+        if found == own:
+            return call(*args)
+        if found is not None and compile_anew is not None and (found in others or len(others) < MOST):
+            if found not in others:
+                others[found] = compile_anew(args)
+            return others[found](*args)
+        a, b = (
+            signature.inputs[i].name if i < len(signature.inputs) else "a constant" for i in pair or (own[0].parts[0][0],) * 2
+        )
         report(f"inputs {a} and {b} share memory and one of them is written to; pass clones to avoid it", "")
         return uncompiled(*args)
 
     return run
+
+
+class Sharing:
+    """args -> the memory that written inputs share with others; None where a graph cannot take it, as with sizes that vary."""
+
+    def __init__(self, signature: Signature) -> None:
+        infos = signature.inputs
+        self._written = [i for i, info in enumerate(infos) if info.mutation is not Mutation.NONE]
+        self._tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
+        self._sizes_are_known = all(info.kind is not InputKind.SIZE for info in infos)
+        self._constants = signature.constants
+        self._last: tuple[list[int], tuple[SharedMemory, ...] | None] | None = None
+
+    def __call__(self, args: Sequence[Any]) -> tuple[SharedMemory, ...] | None:
+        if not self._sizes_are_known:
+            return None
+        try:
+            addresses = pointers([args[i] for i in self._tensors])
+        except RuntimeError:  # one has no memory of its own, as a sparse tensor
+            return self._look(args)
+        if self._last is None or self._last[0] != addresses:
+            self._last = addresses, self._look(args)
+        return self._last[1]
+
+    def _look(self, args: Sequence[Any]) -> tuple[SharedMemory, ...] | None:
+        inputs = [*args, *self._constants]
+        groups = overlaps(inputs, inputs, self._written)
+        rows = [shared_memory(group, inputs) for group in groups]
+        if any(row is None or row.parts[-1][0] >= len(args) for row in rows):
+            return None
+        return tuple(row for row in rows if row is not None)
 
 
 class OverlapCheck:
