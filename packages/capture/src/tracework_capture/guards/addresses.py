@@ -62,6 +62,8 @@ class Changed(Exception):
     """What is stored does not hold in this process."""
 
 
+OF_MODULE = "<class>"
+"""In the place of a name: the class of the module."""
 BREAKING = "disallow_in_graph"
 """The mark with which nothing is taken from a function while tracing."""
 
@@ -155,6 +157,11 @@ def digest_of_member(member: enum.Enum) -> str:
     return digest_of_attribute(member.value)
 
 
+def facts_of(found: types.FunctionType | types.CodeType) -> list[Any]:
+    """What is taken from code, or from a function without a guard of its own. Raises NotPortable."""
+    return [digest_of_code(found)] if isinstance(found, types.CodeType) else facts_of_function(found)
+
+
 def facts_of_function(function: types.FunctionType) -> list[Any]:
     """What is taken from a function without a guard of its own. Raises NotPortable."""
     return [
@@ -217,6 +224,9 @@ def _class_address(cls: type) -> tuple[str, str]:
         for name, known in vars(types).items():  # the types of Python have other names there
             if known is cls:
                 return "types", name
+        name = module_of(cls)
+        if type(sys.modules.get(name)) is cls:  # a module's own, whose name led to it before the module took its own place
+            return name, OF_MODULE
         raise NotPortable(f"class {cls.__qualname__} has no address")
     return path
 
@@ -288,6 +298,8 @@ def _at(module: str, path: str, bare: bool = False) -> Any:
     found: Any = sys.modules.get(module)
     if found is None and module.partition(".")[0] in PACKAGES:
         found = importlib.import_module(module)
+    if path == OF_MODULE:
+        return type(found)
     for name in path.split("."):
         if issubclass(type(found), types.ModuleType):
             names = vars(found)
@@ -448,20 +460,20 @@ class Writer:
             return digest_of_code(guard.payload)
         if guard.kind == "CLASSES":
             return self.lookups(guard.payload)
-        if guard.kind == "IDENTITY" and type(there(guard.payload)) is types.FunctionType:
-            return self.function(there(guard.payload), guard.source)
+        if guard.kind == "IDENTITY" and type(there(guard.payload)) in (types.FunctionType, types.CodeType):
+            return self.found(there(guard.payload), guard.source)
         if guard.kind in BY_PLAIN_PAYLOAD:
             return self.value(guard.payload)
         raise NotPortable(f"a guard of kind {guard.kind}")
 
-    def function(self, function: types.FunctionType, source: Source) -> Any:
-        """A function that a guard compares: one that another function made has no address but the place where the guard finds it."""
+    def found(self, obj: types.FunctionType | types.CodeType, source: Source) -> Any:
+        """What a guard compares: code, or a function that another one made, has no address but the place where the guard finds it."""
         try:
-            return self.value(function)
+            return self.value(obj)
         except NotPortable:
-            address = ["found", self.source(source), *facts_of_function(function)]
-            self.covers(function.__code__)
-            return ["object", self._add(function, address)]
+            address = ["found", self.source(source), *facts_of(obj)]
+            self.covers(obj if isinstance(obj, types.CodeType) else obj.__code__)
+            return ["object", self._add(obj, address)]
 
     def lookups(self, lookups: SealedLookups) -> dict[str, Any]:
         """What was looked up on classes, by digests of what was found."""
@@ -537,7 +549,7 @@ class Reader:
             if address[0] == "tensor":
                 found = self._tensor_at(self.source(address[1]))
             else:
-                found = self._function_at(self.source(address[1]), address[2:]) if address[0] == "found" else object_at(address)
+                found = self._found_at(self.source(address[1]), address[2:]) if address[0] == "found" else object_at(address)
             self._objects[number] = found
         return found
 
@@ -580,10 +592,10 @@ class Reader:
         tensor: torch.Tensor = found
         return tensor
 
-    def _function_at(self, source: Source, facts: list[Any]) -> types.FunctionType:
+    def _found_at(self, source: Source, facts: list[Any]) -> types.FunctionType | types.CodeType:
         found = self._at(source)
         try:
-            if type(found) is types.FunctionType and facts_of_function(found) == facts:
+            if isinstance(found, (types.FunctionType, types.CodeType)) and facts_of(found) == facts:
                 return found
         except NotPortable as error:
             raise Changed(str(error)) from error

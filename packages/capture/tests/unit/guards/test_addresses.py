@@ -55,7 +55,7 @@ PLACED = (
     *(inside, inside.__wrapped__, inside.__wrapped__.__wrapped__),
     *(torch, torch.nn.Linear, torch.nn.functional.gelu, torch.nn.functional.interpolate, torch.arange, torch.Tensor.view),
     *(math.sin, operator.add, len, dict, type(lambda: 0), Colour, Colour.RED, Holder.__dict__["size"], Holder.__dict__["plain"]),
-    *(sys.modules, vars(math), torch.Tensor.__add__, torch.nn.Linear.forward, functools.partial),
+    *(sys.modules, vars(math), torch.Tensor.__add__, torch.nn.Linear.forward, functools.partial, type(torch.backends)),
 )
 
 

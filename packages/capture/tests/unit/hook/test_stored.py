@@ -87,6 +87,9 @@ def asked(x):
     first = {int: 3, float: 4}[Noted.__annotations__["a"]]
     return [x * k.value for k in Order], x + len(Order["A"].name) + Order(2).value + first
 
+def coded(x):
+    return x + shifted.__code__.co_argcount + torch._VF.relu(x) + torch.backends.mha._is_fastpath_enabled
+
 def chosen(x, with_one, into):
     into.append(1)
     if with_one:
@@ -189,6 +192,7 @@ RUNS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "uses": lambda module: module.uses,
     "broken": lambda module: module.broken,
     "asked": lambda module: module.asked,
+    "coded": lambda module: module.coded,
     "plain": lambda module: module.Plain().forward,
 }
 
@@ -260,6 +264,9 @@ CHANGES = {
     "the order of members": Change("asked", old="A = 1; B = 2", new="B = 2; A = 1"),
     "the values of members": Change("asked", old="A = 1; B = 2", new="A = 2; B = 3"),
     "annotations": Change("asked", old="a: int", new="a: float"),
+    "nothing, code and modules of torch": Change("coded", served=True),
+    "code that is read": Change("coded", old="def shifted(x, by=1)", new="def shifted(x, by=1, more=2)"),
+    "a setting of a module of torch": Change("coded", does=lambda m: torch.backends.mha.set_fastpath_enabled(False)),
     "a member's value": Change(old="SUM = 1", new="SUM = 2"),
     "a function of torch": Change("plain", does=lambda m: setattr(torch.nn.functional, "gelu", torch.relu)),
     "a method of torch": Change("plain", does=lambda m: setattr(torch.nn.Linear, "forward", lambda self, x: x @ self.weight.t())),
@@ -285,6 +292,7 @@ def restored() -> Iterator[None]:
     torch.nn.functional.gelu = functional
     torch.nn.Linear.forward = linear  # type: ignore[method-assign]
     torch.set_default_dtype(dtype)
+    torch.backends.mha.set_fastpath_enabled(True)
     torch.nn.modules.module._global_forward_hooks.clear()
 
 

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ... import _C
-from ...code_origin import is_of_a_package
-from ...guards.classes import defines, lookup_class
+from ...code_origin import is_of_a_package, is_of_torch
+from ...guards.classes import NO_ATTRIBUTE, defines, find, lookup_class, module_of
 from ...signals import let_through
 from ...sources import Attr, Const, DictItem, Source
 from ..plain.mapping import MISSING, touched_name, write_name
-from ..protocol.constant import ConstantValue, called_there, raise_python
+from ..protocol.constant import ConstantValue, called_there, placed_call, raise_python
 from ..protocol.value import Frame, Value
+
+_NO_HOOKS = (None, NO_ATTRIBUTE, types.ModuleType.__getattribute__, object.__getattribute__)
 
 
 class NamespaceValue(Value):
@@ -63,7 +65,7 @@ class NamespaceValue(Value):
             frame.guard("DICT_LACKS", names, name)
             return frame.wrap(hook, DictItem(names, "__getattr__")).call(frame, [ConstantValue(name)], {})
         try:
-            found = called_there(frame, getattr, self.obj, name)
+            found = (placed_call if self.asks_torch_alone(name) else called_there)(frame, getattr, self.obj, name)
         except AttributeError as error:
             frame.guard("DICT_LACKS", names, name)
             raise_python(frame, error)
@@ -71,6 +73,15 @@ class NamespaceValue(Value):
             let_through(error)
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
         return frame.wrap(found, Attr(self.source, name))
+
+    def asks_torch_alone(self, name: str) -> bool:
+        """Whether what answers for an attribute that is not among the module's names is torch's, or Python's."""
+        cls = type(self.obj)
+        static, owner = find(cls, name)
+        if owner is not None and module_of(type(static)).partition(".")[0] != "torch":
+            return False
+        hooks = [self.obj.__dict__.get("__getattr__"), *(find(cls, hook)[0] for hook in ("__getattr__", "__getattribute__"))]
+        return all(hook in _NO_HOOKS or isinstance(hook, types.FunctionType) and is_of_torch(hook.__code__) for hook in hooks)
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         static, _ = lookup_class(type(self.obj), name)

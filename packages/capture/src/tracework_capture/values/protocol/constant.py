@@ -301,8 +301,13 @@ def fold_plain(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: An
 
 def called_there(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """fn(*args, **kwargs) from frames with the globals and at the places of the traced ones, where what it warns of is said."""
-    check_frame_hooks(frame)
     frame.memory.only_now = f"tracing called {getattr(fn, '__qualname__', fn)}, which is code of the program"
+    return placed_call(frame, fn, *args, **kwargs)
+
+
+def placed_call(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """The same where fn runs nothing of the program."""
+    check_frame_hooks(frame)
     caller: Frame | None = frame
     while caller is not None:
         code = caller.code
