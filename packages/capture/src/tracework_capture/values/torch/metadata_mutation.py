@@ -199,7 +199,8 @@ def first_mutation(node: fx.Node) -> fx.Node:
 def detach_(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The tensor object goes on as the detached one; eager refuses it for views."""
     if self.source is not None:
-        if type(self.obj) not in PLAIN or self.obj._is_view() or self.example.requires_grad:
+        real: Any = self.obj
+        if type(real) not in PLAIN or real._is_view() or self.example.requires_grad:
             return frame.break_graph("side_effect_unknown", "Tensor.detach_ of an existing tensor with a history, or of a view")
         frame.guard("PREDICATE", self.source, is_no_view)
         return self
