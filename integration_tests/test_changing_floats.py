@@ -322,6 +322,63 @@ def test_floats_computed_from_ints(backend):
     assert counting.graphs == 2
 
 
+class Known:
+    in_dict = {3: "a", "b": 1, None: 2}
+    in_set = {40, 41}
+
+
+def remainder(x, n):
+    """A decision on a float that is made of an int and of another int, which is computed from it."""
+    cycle = math.floor(1 + n / 4.0)
+    return x * 2 if 1 + n / 4.0 - cycle <= 0.75 else x
+
+
+def known(x, n):
+    return (
+        (x + 1 if n in Known.in_dict or n in Known.in_set else x + n)
+        if Known.in_dict.get(n, 5) == 5
+        else x * Known.in_dict[n].count("a")
+    )
+
+
+@pytest.mark.parametrize("fn, numbers, graphs", [(remainder, range(2, 12), 2), (known, (*range(10, 20), 3, 41, 40, 4), 5)])
+def test_what_is_decided_by_an_int_that_changes(fn, numbers, graphs):
+    """A graph for each answer, and one for the first int; a key of its own for each that a dict or a set has."""
+    counting, x = Counting(), torch.ones(3)
+    compiled = tracework.compile(fn, backend=counting, fullgraph=True)
+    for n in numbers:
+        same(compiled(x, n), fn(x, n))
+    assert counting.graphs == graphs
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda o: torch.optim.lr_scheduler.MultiStepLR(o, [4, 9]),
+        lambda o: torch.optim.lr_scheduler.CyclicLR(o, 0.01, 0.1, 5),
+    ],
+)
+def test_schedules_in_the_step(schedule):
+    found = []
+    for counting in (None, Counting()):
+        weight = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        scheduler = schedule(optimizer)
+
+        def step(x, weight=weight, optimizer=optimizer, scheduler=scheduler):
+            (weight * x).square().sum().backward()
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+
+        call = step if counting is None else tracework.compile(step, backend=counting, fullgraph=True)
+        for _ in range(16):
+            call(torch.linspace(0, 1, 3))
+        found.append((weight.detach(), scheduler.state_dict()["_last_lr"]))
+    torch.testing.assert_close(found[1], found[0])
+    assert counting.graphs <= 6  # the first step, one where the int is open, and where the schedule takes another way
+
+
 @pytest.mark.parametrize("make", [torch.optim.Adafactor, torch.optim.AdamW, torch.optim.SGD], ids=lambda m: m.__name__)
 def test_steps_of_parameters_of_two_dtypes(make):
     """Each dtype has a group of its own, as in eager: torch makes one of all where it compiles, and Adafactor asks its dtype."""

@@ -152,10 +152,12 @@ OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "sgd_foreach": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1, nesterov=True, foreach=True),
     "sgd_momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, maximize=True, foreach=False),
+    "sgd_fused": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
     "adam": lambda p: torch.optim.Adam(p, lr=0.1),
     "adam_amsgrad": lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True, weight_decay=0.1),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.1),
     "adamw_foreach": lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True),
+    "adamw_fused": lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.1), fused=True),
 }
 
 

@@ -376,6 +376,16 @@ def soft_margin_loss_backward(grad: TensorSpec, x: TensorSpec, target: TensorSpe
 
 @row("_fused_adagrad.default", "_fused_adagrad.tensor_lr", reads="lr self grads state_sums state_steps")
 def fused_adagrad(lr: Value, *written: list[TensorSpec]) -> Results:
-    """Copies of what is written; the counts of steps are not where the learning rate is a tensor."""
-    written = written[:3] if lr.__class__ is TensorSpec else written
+    """The counts of steps are not written where the learning rate is a tensor."""
+    return _copies(*written[:3]) if lr.__class__ is TensorSpec else _copies(*written)
+
+
+@row("_fused_sgd.default", "_fused_sgd.tensor_lr", reads="self grads momentum_buffer_list")
+@row("_fused_adam.tensor_lr", "_fused_adamw.tensor_lr", reads="self grads exp_avgs exp_avg_sqs max_exp_avg_sqs")
+def fused_step(*written: list[TensorSpec]) -> Results:
+    """torch has no meta kernel for these."""
+    return _copies(*written)
+
+
+def _copies(*written: list[TensorSpec]) -> Results:
     return tuple([like_self(t) for t in tensors] for tensors in written)

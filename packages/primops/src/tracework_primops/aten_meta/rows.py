@@ -41,7 +41,7 @@ BY_META_KERNEL = frozenset(
     max_pool3d_with_indices max_pool3d_with_indices_backward avg_pool3d avg_pool3d_backward _adaptive_avg_pool3d
     _adaptive_avg_pool3d_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward reflection_pad1d reflection_pad1d_backward
     reflection_pad2d_backward reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d_backward
-    replication_pad3d_backward _fused_rms_norm_backward _fused_adam _fused_adamw _fused_sgd
+    replication_pad3d_backward _fused_rms_norm_backward _fused_adam.default _fused_adamw.default
     """.split()
 )
 """Operators with a decomposition of which torch's meta kernel is asked all the same: it refuses what eager does, and never loads torch's

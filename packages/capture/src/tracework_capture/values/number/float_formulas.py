@@ -96,13 +96,15 @@ def formula_of(template: str, *operands: Value) -> Formula | None:
 
 
 def formula_of_size(graph: GraphBuilder, text: str, sizes: Iterable[Expr]) -> Formula | None:
-    """The formula of a number that is computed from these sizes, where they all are of one int that the program was given; else None."""
-    symbols = {symbol for size in sizes for symbol in size.free_symbols}
-    source = graph.symbols.origins.get(next(iter(symbols))) if len(symbols) == 1 else None
-    if not isinstance(source, Source) or isinstance(source, TensorStride) or len(text) > MOST_TEXT:
+    """The formula of a number that is computed from these sizes, where they all are of ints that the program was given; else None."""
+    symbols = sorted({symbol for size in sizes for symbol in size.free_symbols}, key=str)
+    sources = [graph.symbols.origins.get(symbol) for symbol in symbols]
+    if not 0 < len(symbols) <= MOST_RELATED or len(text) > MOST_TEXT:
         return None
-    symbol = symbols.pop()
-    return Formula(text, (FormulaInput(str(symbol), graph.size_node(symbol), source, graph.symbols.hint(symbol)),))
+    if not all(isinstance(source, Source) and not isinstance(source, TensorStride) for source in sources):
+        return None
+    made = [FormulaInput(str(s), graph.size_node(s), source, graph.symbols.hint(s)) for s, source in zip(symbols, sources)]
+    return Formula(text, tuple(made))
 
 
 def _text_of(value: Value) -> str | None:

@@ -32,7 +32,7 @@ from ..protocol.keys import (
     wrap_key,
 )
 from ..protocol.native import NativeValue
-from ..protocol.operators import compare_sequences, equal
+from ..protocol.operators import compare_sequences, equal, is_none_of, is_open_int
 from ..protocol.user_keys import MOST_KEYS, FindsItsKeys, has_user_key, refuse_rebuilding_user_keys, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, SymbolicRaise, Value, builtin_part
 from .sequence import NONE, Pending, TupleValue
@@ -131,7 +131,11 @@ class DictValue(NativeValue):
 
     def find(self, frame: Frame, key: Value) -> Value | None:
         """The value at a key Value, or None; guards presence or absence."""
-        return self.find_hashed(frame, self.hashed(frame, key))
+        return None if self.has_none_of(frame, key) else self.find_hashed(frame, self.hashed(frame, key))
+
+    def has_none_of(self, frame: Frame, key: Value) -> bool:
+        """Whether no key can be this int, which changes from call to call."""
+        return not self.odd and is_open_int(key) and is_none_of(frame, key, self.all_keys(frame))
 
     def hashed(self, frame: Frame, key: Value) -> Any:
         """What `entries` has the key under."""
@@ -268,6 +272,8 @@ class DictValue(NativeValue):
         return DictIterator(self, kind, frame.progress.step)
 
     def contains(self, frame: Frame, item: Value) -> Value:
+        if self.has_none_of(frame, item):
+            return ConstantValue(False)
         hashed = self.hashed(frame, item)
         if hashed not in self.entries:
             self.guard_absence(frame, hashed)

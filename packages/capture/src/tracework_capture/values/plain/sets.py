@@ -27,7 +27,7 @@ from ..protocol.keys import (
 )
 from ..protocol.kinds import AbstractInstance
 from ..protocol.native import NativeValue
-from ..protocol.operators import call_dunder
+from ..protocol.operators import call_dunder, is_none_of, is_open_int
 from ..protocol.pure import ordered_anew
 from ..protocol.record_keys import RecordKey
 from ..protocol.user_keys import UserKey, refuse_rebuilding_user_keys, refuse_user_keys
@@ -228,6 +228,8 @@ class SetValue(NativeValue):
         return SetIterator(self, self.unpack(frame), frame.progress.step)
 
     def contains(self, frame: Frame, item: Value) -> Value:
+        if is_open_int(item) and is_none_of(frame, item, list(self.members.values())):
+            return ConstantValue(False)
         return ConstantValue(member_key(frame, self, item) in self.members)
 
     def hash_key(self, frame: Frame) -> Any:

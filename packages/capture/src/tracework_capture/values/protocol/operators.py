@@ -227,6 +227,23 @@ def equal(frame: Frame, left: Value, right: Value) -> bool:
     return compare(frame, "==", left, right).truth(frame)
 
 
+MOST_COMPARED = 16  # keys
+COMPARED_KEYS = (int, str, type(None))
+"""Classes of keys that an int is compared with, or is none of."""
+
+
+def is_open_int(item: Value) -> bool:
+    """Whether it is an int that may be another one at the next call."""
+    return item.python_type() is int and not item.is_constant()
+
+
+def is_none_of(frame: Frame, item: Value, keys: list[Value]) -> bool:
+    """Whether an open int is none of the keys of a dict or set, as comparing it with each of them tells: its hash would hold for one int."""
+    if len(keys) > MOST_COMPARED or not all(key.is_constant() and type(key.constant()) in COMPARED_KEYS for key in keys):
+        return False
+    return not any(type(key.constant()) is int and equal(frame, item, key) for key in keys)
+
+
 def compare_sequences(frame: Frame, op: str, left: list[Value], right: list[Value]) -> Value:
     """Lexicographic comparison of two lists of values."""
     if op in ("==", "!="):

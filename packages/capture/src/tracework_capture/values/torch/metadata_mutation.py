@@ -199,12 +199,21 @@ def first_mutation(node: fx.Node) -> fx.Node:
 def detach_(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The tensor object goes on as the detached one; eager refuses it for views."""
     if self.source is not None:
-        return frame.break_graph("side_effect_unknown", "Tensor.detach_ of an existing tensor, which may be a view")
+        real: Any = self.obj
+        if type(real) not in PLAIN or real._is_view() or self.example.requires_grad:
+            return frame.break_graph("side_effect_unknown", "Tensor.detach_ of an existing tensor with a history, or of a view")
+        frame.guard("PREDICATE", self.source, is_no_view)
+        return self
     if self.example._base is not None:
         return frame.break_graph("fake_failed", "detach_: eager refuses to detach a view in place")
     if self.node.users:  # views of it, and histories that keep it, notice
         return frame.break_graph("side_effect_unknown", "Tensor.detach_ of a tensor that others are computed from")
     return view_in_place(frame, self, name, args, kwargs) if self.example.requires_grad else self
+
+
+def is_no_view(tensor: torch.Tensor) -> bool:
+    """The tensor is no view"""
+    return not tensor._is_view()
 
 
 def set_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
