@@ -333,6 +333,18 @@ def distributed_is_initialized() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
+def has_gradient(operator: Any) -> bool:
+    """Whether an operator of a library has a formula for its gradient."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "Autograd")
+
+
+def default_group() -> Any:
+    """A weak reference to the process group of all ranks, equal to another one for the same group; None where there is none. The names of
+    other groups are theirs for as long as it lives."""
+    group = torch.distributed.group.WORLD if distributed_is_initialized() else None
+    return None if group is None else weakref.ref(group)
+
+
 def under_onnx_export() -> bool:
     """Whether torch.onnx, which takes long to load, is exporting."""
     onnx = sys.modules.get("torch.onnx")

@@ -16,7 +16,9 @@ NUMPY_NUMBERS = frozenset(getattr(numpy, name) for name in _NUMPY_KINDS.split())
 NUMPY_DTYPES = frozenset(type(numpy.dtype(kind)) for kind in NUMPY_NUMBERS)
 """The classes of their dtypes."""
 
-TORCH_ENUMS = frozenset({torch.nn.attention.SDPBackend, torch.nn.functional.ScalingType, torch.nn.functional.SwizzleType})
+TORCH_ENUMS = frozenset({torch.nn.attention.SDPBackend, torch.nn.functional.ScalingType, torch.nn.functional.SwizzleType}) | (
+    frozenset({torch.distributed.ReduceOp.RedOpType}) if torch.distributed.is_available() else frozenset()
+)
 """Those of torch's C++ code that its functions take, whose members are made by pybind11, not by enum."""
 
 ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES | TORCH_ENUMS) | frozenset(

@@ -56,6 +56,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("torch.autograd", BREAK, "the autograd engine's Python side"),
     ("torch.nn.init._no_grad_trunc_normal_", BREAK, "draws again until all numbers fit"),
     ("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", INLINE, "modules around modules"),
+    ("torch.distributed._functional_collectives", INLINE, "collectives as functions"),
     ("torch.distributed", BREAK, "process groups"),
     ("torch.utils.data", BREAK, "data loading"),
     ("torch.serialization", BREAK, "files"),

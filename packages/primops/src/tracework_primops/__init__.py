@@ -5,6 +5,7 @@ from ._version import __version__
 from .aten_graph import aten_graph
 from .attention import attended, attention_of_bodies, with_laid_out_gradient
 from .attention_bodies import trace_bodies
+from .collectives import is_collective, is_wait
 from .decomp import DECOMPS, NUMERICS, PROFILES, contract_changes, decomposition, deterministic_changes
 from .decompose import DecompositionError, decompose
 from .errors import (
@@ -91,6 +92,8 @@ __all__ = [
     "deterministic_changes",
     "copy_node",
     "floordiv",
+    "is_collective",
+    "is_wait",
     "maximum",
     "minimum",
     "mod",

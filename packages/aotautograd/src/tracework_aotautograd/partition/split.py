@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import checks_indices, copy_node
+from tracework_primops import checks_indices, copy_node, is_collective
 
 from .. import _torch
 from ..contracts import JointProgram
@@ -126,12 +126,13 @@ def lent_results(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
 
 
 def has_effect(node: fx.Node) -> bool:
-    """Whether a node matters even when nobody reads it: it writes to an input, draws random numbers, or returns nothing (a check)."""
+    """Whether a node matters even when nobody reads it: it writes to an input, draws random numbers, is something that other processes take part
+    in, or returns nothing (a check)."""
     if node.meta.get("write_back") is not None:
         return True
     if not isinstance(node.target, _torch.OpOverload):
         return False
-    return _torch.draws(node.target) or not node.target._schema.returns
+    return _torch.draws(node.target) or is_collective(node.target) or not node.target._schema.returns
 
 
 def _all_inputs(node: fx.Node) -> list[fx.Node]:
@@ -182,6 +183,9 @@ def split(joint: JointProgram, parts: JointParts, saved: list[fx.Node]) -> Split
     kept_as_they_are = kept_inputs(joint, parts)
     tensors = tuple(_unwritten(joint, n, kept_as_they_are) for n in saved if n not in sizes)
     effects = [n for n in joint.graph.graph.nodes if (has_effect(n) or checks_indices(n)) and n not in parts.needs_tangent]
+    effects = [
+        n for n in effects if not (is_collective(n.target) and is_formula(n))
+    ]  # which other processes call in the backward, too
     kept = {*effects, *(n for n in joint.graph.graph.nodes if n.op == "placeholder")}
     forward_targets = [*parts.forward_outputs, *sizes, *tensors]
     forward_nodes = needed_for([*forward_targets, *kept], set()) - parts.needs_tangent

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import Condition
+from tracework_primops import Condition, is_collective
 
 from .. import _torch
 from ..nodes import function_of
@@ -164,7 +164,7 @@ def _groups(
     graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping[fx.Node, int], of_one: Iterable[int]
 ) -> list[int]:
     everything = (1 << count) - 1
-    if count < 2 or any(not sources[node] for node in results) or _draws_in_backward(graph):
+    if count < 2 or any(not sources[node] for node in results) or _is_one_in_backward(graph):
         return [everything]
     groups: list[int] = []
     for mask in together(list(graph.nodes), results, sources).union(of_one) - {0}:
@@ -179,9 +179,10 @@ def _groups(
     return groups + [1 << place for place in range(count) if nowhere >> place & 1]
 
 
-def _draws_in_backward(graph: fx.Graph) -> bool:
-    """Whether gradients are computed from random numbers of the backward, which are drawn once."""
-    return any(n.meta["phase"] == "backward" and _torch.draws(n.target) for n in graph.nodes)
+def _is_one_in_backward(graph: fx.Graph) -> bool:
+    """Whether gradients are computed from random numbers of the backward, which are drawn once, or with other processes, which all call the
+    same."""
+    return any(n.meta["phase"] == "backward" and (_torch.draws(n.target) or is_collective(n.target)) for n in graph.nodes)
 
 
 def _share(emit: Emit, node: fx.Node, group: int, sources: Mapping[fx.Node, int]) -> fx.Node | None:

@@ -62,4 +62,4 @@ def is_fixed(globals_: dict[str, Any]) -> bool:
     return str(globals_.get("__name__")).startswith((__name__, "numpy."))
 
 
-from . import numpy_functions, torch_functions, torch_numbers  # noqa: E402, F401  # fills the tables
+from . import collectives, numpy_functions, torch_functions, torch_numbers  # noqa: E402, F401  # fills the tables

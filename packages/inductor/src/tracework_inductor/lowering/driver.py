@@ -6,7 +6,7 @@
 import functools
 import logging
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -65,6 +65,7 @@ class Lowering:
         self.inputs: list[str] = []
         self.size_inputs: dict[str, Any] = {}
         self.mutated: dict[str, str] = {}
+        self.in_flight: dict[str, frozenset[str]] = {}  # result of a collective -> what that reads until it is waited for
         self.fallbacks: list[tuple[str, str]] = []
         self.mask_blocks: dict[tuple[Any, ...], MaskBlocks] = {}
         """What an attention mask reads, and how -> its blocks."""
@@ -406,10 +407,12 @@ class Lowering:
         sizes: Sequence[Size] | None = None,
         strides: Sequence[Size] | None = None,
         mutates: str | None = None,
+        until_then: Collection[str] = (),
     ) -> Any:
         """A call whose results are laid out as the current node's spec says; tensors among args are realised.
 
         strides, sizes: other ones, for a call with one result and an out form. mutates: the buffer that the call writes and returns.
+        until_then: buffers that another process may read until this call.
         """
         spec = self.spec if strides is None else _Spec(self.spec.dtype, self.spec.device, sizes or self.spec.sizes, strides)
         tuple_result = isinstance(spec, (tuple, list))
@@ -417,7 +420,7 @@ class Lowering:
         if any(isinstance(part, (tuple, list)) for part in parts):  # lists of tensors among the results
             target = FLAT.format(target)
         made = [self._result_buffer(s, mutates) for part in parts for s in (part if isinstance(part, (tuple, list)) else [part])]
-        reads: set[str] = set()
+        reads = set(until_then)
         if mutates is None and not ordered:
             args, kwargs = (self._at_one_place(given) for given in (tuple(args), kwargs or {}))
         packed = tuple(self._pack(a, reads) for a in args)

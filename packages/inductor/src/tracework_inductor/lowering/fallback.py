@@ -1,15 +1,17 @@
 """Ops handed to the eager kernel, with the reason."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
-from tracework_primops import checks_indices
+from tracework_primops import checks_indices, is_collective, is_wait
 
 from .. import _torch
 from ..ir.buffer import IN_PARTS
 from ..ir.scalar_ops import IN_BITS
 from ..options import InductorOptions
+from ..schedule.graph import alias_root
 from .not_lowered import DRAWS, NOT_LOWERED, SIZES
 from .operands import as_in_eager, is_overload, operands
 from .registry import LOWERINGS, VIEWS
@@ -144,6 +146,10 @@ def call(low: Any, target: Any, args: Any, kwargs: Any, why: str) -> Any:
     if low.node is not None and low.node.target is target and is_overload(low.node):
         args, kwargs = operands(low, low.node, args, kwargs)
     text = overload_text(target)
+    if is_wait(target):
+        return _wait(low, text, args, why)
+    if is_collective(target):
+        return _collective(low, text, args, kwargs, why)
     if _torch.is_view(target):  # values share no memory here, and a write or a reuse of what is viewed would show
         text = f"(lambda *args, **kwargs: {text}(*args, **kwargs).clone())"
     return low.extern(text, args, kwargs, reason=why, ordered=_has_effect(target) or _only_checks(low, target))
@@ -162,6 +168,23 @@ def _write_input(low: Any, target: Any, args: Any, why: str) -> Any:
     new = low.extern(f"prims.{target.name}", (destination, source), {}, reason=why, mutates=destination.buffer)
     low.mutated[new.buffer] = destination.buffer
     return new
+
+
+def _collective(low: Any, text: str, args: Any, kwargs: Any, why: str) -> Any:
+    """A call that all processes make at the same place of their order."""
+    made = low.extern(text, args, kwargs, reason=why, ordered=True)
+    node = low.nodes[-1]
+    low.in_flight.update(dict.fromkeys(filter(None, node.outputs), node.reads & low.buffers.keys()))
+    return made
+
+
+def _wait(low: Any, text: str, args: Any, why: str) -> Any:
+    """The result of a collective, which is written by then, and what that read may be written to."""
+    result = low.realize(args[0])
+    low.settle_readers(result.buffer)
+    until_then = low.in_flight.get(alias_root(low.buffers, result.buffer), ())
+    there = low.extern(text, (result,), reason=why, ordered=True, mutates=result.buffer, until_then=until_then)
+    return replace(result, buffer=there.buffer)
 
 
 def overload_text(target: Any) -> str:

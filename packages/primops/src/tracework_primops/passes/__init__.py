@@ -1,5 +1,6 @@
 """Rewrites of a PrimGraph that any backend profits from, in order, and the driver that runs them."""
 
+from .collectives import collectives
 from .common_subexpr import common_subexpr
 from .constant_fold import constant_fold
 from .dead_code import dead_code
@@ -11,6 +12,7 @@ __all__ = [
     "PRIM_PASSES",
     "SIMPLIFY",
     "Pass",
+    "collectives",
     "common_subexpr",
     "constant_fold",
     "dead_code",

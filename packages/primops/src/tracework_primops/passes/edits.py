@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch.fx
 
+from ..collectives import is_collective
 from ..graph import PrimGraph
 from ..op import Kind, Op, Tag
 
@@ -13,8 +14,11 @@ Rewrite = Callable[[torch.fx.Node], torch.fx.Node | None]
 
 
 def is_pure(node: torch.fx.Node) -> bool:
-    """Whether the node only computes: no random numbers, no writes, and no check of data, which returns nothing."""
+    """Whether the node only computes: no random numbers, no writes, nothing that other processes take part in, and no check of data, which
+    returns nothing."""
     target = node.target
+    if is_collective(target):
+        return False
     if isinstance(target, Op):
         return Tag.RANDOM not in target.tags and Tag.MUTATES not in target.tags and target.family != "rng"
     schema = getattr(target, "_schema", None)

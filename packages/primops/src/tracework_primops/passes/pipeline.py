@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..graph import PrimGraph, verify
+from .collectives import collectives
 from .common_subexpr import common_subexpr
 from .constant_fold import constant_fold
 from .dead_code import dead_code
@@ -30,7 +31,8 @@ PRIM_PASSES: tuple[Pass, ...] = (
     Pass("simplify", simplify),  # after remove_noop, so that patterns meet the producers themselves
     Pass("constant_fold", constant_fold),
     Pass("common_subexpr", common_subexpr),
-    Pass("dead_code", dead_code),  # last: the others leave unused nodes behind
+    Pass("dead_code", dead_code),  # after the others, which leave unused nodes behind
+    Pass("collectives", collectives),  # last: it is about the order of what is left
 )
 
 

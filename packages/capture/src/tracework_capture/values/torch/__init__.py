@@ -9,12 +9,13 @@
 - tensors: tensor, storage, subclass
 - modules: module, functional_call, copies
 - regions/, opaque_call
-- the rows of torch's functions, and existing objects: functions, existing, results
+- the rows of torch's functions, and existing objects: functions, existing, results, collectives
 """
 
 from . import (  # noqa: F401
     backward,
     call,
+    collectives,
     context,
     copies,
     data_calls,

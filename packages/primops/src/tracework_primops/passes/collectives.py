@@ -1,0 +1,175 @@
+"""Collectives start as soon as what they read is there, and are waited for before the first reader: meanwhile the graph computes.
+
+They keep their order among each other, and the place of what is no computation. What they read stays in memory until the wait: no more than
+MOST_IN_FLIGHT bytes of it, beyond which the oldest is waited for.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch.fx
+
+from ..collectives import is_collective, is_wait
+from ..fx_nodes import add_node
+from ..graph import PrimGraph
+from ..op import Kind, Op
+from .edits import is_pure
+
+MOST_IN_FLIGHT = 1 << 28
+"""Bytes that collectives read which are on their way at the same time; those of one alone may be more."""
+
+
+def collectives(graph: PrimGraph) -> PrimGraph:
+    """With each result of a collective waited for once, as late as can be."""
+    if not any(is_collective(node.target) for node in graph.calls):
+        return graph
+    edited = graph.for_editing()
+    for node in edited.calls:
+        if is_collective(node.target) and not is_wait(node.target):
+            for result in _results(edited, node):
+                _wait_once(edited, result)
+    order = _Order(edited)
+    if not _put(edited, order.nodes()) and graph.text(origins=False) == edited.text(origins=False):
+        return graph
+    return edited
+
+
+def _results(graph: PrimGraph, node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The nodes of its results; those of a list are taken out of it, each once."""
+    specs = node.meta["spec"]
+    if not isinstance(specs, (tuple, list)):
+        return [node]
+    found: dict[int, torch.fx.Node] = {}
+    for user in list(node.users):
+        if user.target is operator.getitem:
+            place: Any = user.args[1]
+            first = found.setdefault(place, user)
+            if first is not user:
+                user.replace_all_uses_with(first)
+                graph.graph.erase_node(user)
+    with graph.graph.inserting_after(node):
+        for place, spec in enumerate(specs):
+            if place not in found:
+                found[place] = _like(graph, node, operator.getitem, (node, place), spec)
+    return [found[place] for place in range(len(specs))]
+
+
+def _like(graph: PrimGraph, node: torch.fx.Node, target: Any, args: Any, spec: Any) -> torch.fx.Node:
+    made = add_node(graph.graph, "call_function", target, args)
+    made.meta.update(spec=spec, origin=node.meta.get("origin"))
+    return made
+
+
+def _wait_once(graph: PrimGraph, result: torch.fx.Node) -> None:
+    """Whoever reads the result reads what the first wait for it gives; one is added where there is none, or it comes after a reader."""
+    place = {node: n for n, node in enumerate(graph.graph.nodes)}
+    users = sorted(result.users, key=place.__getitem__)
+    if users and is_wait(users[0].target):
+        first = users[0]
+    else:
+        with graph.graph.inserting_after(result):
+            first = _like(graph, result, torch.ops._c10d_functional.wait_tensor.default, (result,), result.meta["spec"])
+    for user in users:
+        if user is first:
+            continue
+        user.replace_input_with(result, first)
+    for user in list(first.users):
+        if is_wait(user.target):
+            user.replace_all_uses_with(first)
+            graph.graph.erase_node(user)
+
+
+class _Order:
+    """A walk over the nodes in their order: collectives that are ready go ahead, waits and views of what they give stay behind."""
+
+    def __init__(self, graph: PrimGraph) -> None:
+        self.graph = graph
+        self.done: set[torch.fx.Node] = set(graph.placeholders)
+        self.behind: dict[torch.fx.Node, None] = {}  # waits, and views of what they give
+        self.in_flight: dict[torch.fx.Node, float] = {}  # wait that is behind -> bytes
+
+    def nodes(self) -> Iterator[torch.fx.Node]:
+        """All calls."""
+        calls = self.graph.calls
+        ahead = iter([node for node in calls if not is_pure(node)])
+        following = next(ahead, None)
+        for node in calls:
+            if node in self.done or node in self.behind:
+                continue
+            if is_wait(node.target) and not self._is_of_input(node):
+                self.behind[node] = None
+                self.in_flight[node] = self._bytes(node)
+                yield from self._within_limit()
+            elif _is_view(node) and any(a in self.behind for a in node.all_input_nodes):
+                self.behind[node] = None
+            else:
+                yield from self._with_inputs(node)
+            while following is not None and (following in self.done or following in self.behind or self._may_start(following)):
+                if following not in self.done and following not in self.behind:
+                    yield self._finish(following)
+                following = next(ahead, None)
+        for node in [*self.behind]:
+            yield from self._with_inputs(node)
+
+    def _may_start(self, node: torch.fx.Node) -> bool:
+        """Whether a collective's operands are there."""
+        if not is_collective(node.target) or is_wait(node.target):
+            return False
+        return all(a in self.done for a in node.all_input_nodes) and sum(self.in_flight.values()) < MOST_IN_FLIGHT
+
+    def _within_limit(self) -> Iterator[torch.fx.Node]:
+        while len(self.in_flight) > 1 and sum(self.in_flight.values()) > MOST_IN_FLIGHT:
+            yield from self._with_inputs(next(iter(self.in_flight)))
+
+    def _with_inputs(self, node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+        """The node after what it reads of what stayed behind."""
+        if node in self.done:
+            return
+        for a in node.all_input_nodes:
+            if a in self.behind:
+                yield from self._with_inputs(a)
+        yield self._finish(node)
+
+    def _finish(self, node: torch.fx.Node) -> torch.fx.Node:
+        self.behind.pop(node, None)
+        self.in_flight.pop(node, None)
+        self.done.add(node)
+        return node
+
+    def _is_of_input(self, wait: torch.fx.Node) -> bool:
+        return wait.all_input_nodes[0].op == "placeholder"
+
+    def _bytes(self, wait: torch.fx.Node) -> float:
+        """What the collective read that a wait is for; as much as is allowed, where that is not known."""
+        made = wait.all_input_nodes[0]
+        made = made.all_input_nodes[0] if made.target is operator.getitem else made
+        count = 0
+        for a in made.all_input_nodes:
+            size = math.prod(a.meta["spec"].sizes)
+            if not isinstance(size, int):
+                return MOST_IN_FLIGHT
+            count += size * a.meta["spec"].dtype.itemsize
+        return count
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    return node.target is operator.getitem or isinstance(node.target, Op) and node.target.kind is Kind.VIEW
+
+
+def _put(graph: PrimGraph, nodes: Iterator[torch.fx.Node]) -> bool:
+    """Whether the graph's calls changed their order for this one."""
+    before, after = list(graph.calls), list(nodes)
+    if before == after:
+        return False
+    last = graph.placeholders[-1] if graph.placeholders else None
+    for node in after:
+        if last is None:
+            before[0].prepend(node)
+        else:
+            last.append(node)
+        last = node
+    return True
