@@ -57,6 +57,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("torch.nn.init._no_grad_trunc_normal_", BREAK, "draws again until all numbers fit"),
     ("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", INLINE, "modules around modules"),
     ("torch.distributed", BREAK, "process groups"),
+    ("torch.nn.parallel", BREAK, "process groups"),
     ("torch.utils.data", BREAK, "data loading"),
     ("torch.serialization", BREAK, "files"),
     ("torch._subclasses", BREAK, "fake tensors of another compiler"),

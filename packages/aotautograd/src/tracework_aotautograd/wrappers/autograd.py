@@ -477,7 +477,7 @@ class _Part:
                 compute = backward_run
                 if watched and ctx.originals is not None and ctx.places:
                     inputs = [ctx.originals[0][place] for place in watched]
-                    if [tensor.data_ptr() for tensor in inputs] != ctx.places:
+                    if not _in_place(inputs, ctx.places, saved):
                         compute = functools.partial(with_other_data, inputs)
                     del inputs
                 if not _torch.graph_is_kept():
@@ -580,6 +580,16 @@ def _alive(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
         if tensor is not None and tensor._version == version and tensor.grad_fn is not None:
             results[place] = tensor
     return results
+
+
+def _in_place(inputs: Sequence[torch.Tensor], addresses: Sequence[int], saved: Sequence[Any]) -> bool:
+    """Whether inputs have the memory that they had, at these addresses; or the same storage, as a saved tensor shows: FSDP frees the memory
+    of parameters after a forward, and fills it again, elsewhere, for the backward."""
+    moved = [tensor for tensor, address in zip(inputs, addresses, strict=True) if tensor.data_ptr() != address]
+    if not moved:
+        return True
+    kept = {(_torch.storage_of(t), t.storage_offset()) for t in saved if isinstance(t, torch.Tensor)}
+    return all((_torch.storage_of(tensor), tensor.storage_offset()) in kept for tensor in moved)
 
 
 def _defined(gradients: Sequence[Any], reaching: Sequence[int], undefined: Sequence[int]) -> list[Any]:
