@@ -106,6 +106,8 @@ def training_recipe(facts: TrainingFacts, program: FunctionalProgram, graph: Any
     symbols = captured[0].meta.get("symbols")
     if symbols is not None and symbols.symbols:
         raise NotData("it is trained, with sizes that may change")
+    if any(backward.stages for backward in program.backwards):
+        raise NotData("its backward is computed in stages")
     modes = _torch.Modes.now()
     number = uuid.uuid4().hex
     return {
