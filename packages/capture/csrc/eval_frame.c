@@ -17,6 +17,7 @@ static __thread struct {
 } thread;
 
 static PyObject *stance;   /* asked what to do with a callback when its function is called; NULL: nothing special */
+static PyObject *agreement; /* asked whether an entry is used; NULL: where its guards hold */
 /* The stance of another compiler, which is a name in one of its modules: asked for with `follow` where it is not `followed.plain`. */
 static struct {
     PyObject *modules, *module, *name; /* sys.modules and two names; NULL: none is followed */
@@ -353,12 +354,27 @@ static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)
 
 /* ---- dispatch ---- */
 
+/* Whether an entry is used, or another one made: what is asked says so, told whether the guards of one hold. -1 with an exception. */
+static int asked_to_agree(PyCodeObject *code, bool holds)
+{
+    PyObject *ask = Py_NewRef(agreement), *owner = Py_NewRef(thread.callback);
+    PyObject *old = tw_swap_callback(NULL);
+    PyObject *answer = PyObject_CallFunctionObjArgs(ask, (PyObject *)code, owner, holds ? Py_True : Py_False, NULL);
+    Py_XDECREF(tw_swap_callback(old));
+    Py_DECREF(ask);
+    Py_DECREF(owner);
+    int agreed = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return agreed;
+}
+
 /* Tries the entries. 1: *result is the frame's; 0: none passed; -1: none passed and the callback would make no other. */
 static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, PyObject **result)
 {
     PyObject *entries = Py_NewRef(cache->entries);
     tw_scope scope = frame_scope(frame);
-    bool full = false;
+    bool full = false, any = false;
+    int agreed = 1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++) {
         tw_entry *entry = (tw_entry *)PyTuple_GET_ITEM(entries, i);
         int32_t failed;
@@ -369,7 +385,15 @@ static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, 
         if (entry->dead) {
             continue;
         }
+        any = true;
         PyObject *inputs = run_guards(entry, &scope, &failed);
+        if (inputs != NULL && agreement != NULL) {
+            agreed = asked_to_agree(tw_frame_code(frame), true);
+            if (agreed <= 0) {
+                Py_DECREF(inputs);
+                break;
+            }
+        }
         if (inputs != NULL) {
             entry->hits++;
             if (i > 0 && cache->entries == entries) {
@@ -387,6 +411,13 @@ static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, 
         }
     }
     Py_DECREF(entries);
+    if (any && agreement != NULL && agreed == 1) {
+        agreed = asked_to_agree(tw_frame_code(frame), false);
+    }
+    if (agreed < 0) {
+        *result = fail_frame(tstate, frame);
+        return 1;
+    }
     return full && asked_for_stance() == NULL ? -1 : 0;
 }
 
@@ -656,6 +687,12 @@ static PyObject *set_stance(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *set_agreement(PyObject *module, PyObject *ask)
+{
+    Py_XSETREF(agreement, ask == Py_None ? NULL : Py_NewRef(ask));
+    Py_RETURN_NONE;
+}
+
 static PyObject *follow_stance(PyObject *module, PyObject *args)
 {
     PyObject *modules, *name, *attribute, *ask;
@@ -702,6 +739,9 @@ PyMethodDef tw_eval_methods[] = {
     {"is_installed", is_installed, METH_NOARGS, "whether the frame evaluator is installed"},
     {"set_stance", set_stance, METH_VARARGS,
      "set_stance(ask or None, lean): ask(callback) -> (callback or None, run_only) at each call of an optimized function"},
+    {"set_agreement", set_agreement, METH_O,
+     "set_agreement(ask or None): ask(code, callback, holds) -> whether an entry is used, where a code has entries; holds: whether the guards\n"
+     "of one do"},
     {"follow_stance", follow_stance, METH_VARARGS,
      "follow_stance(sys.modules, module, name, ask): while no stance is set and sys.modules[module].name is another object than the plain one,\n"
      "ask is called as that of set_stance"},

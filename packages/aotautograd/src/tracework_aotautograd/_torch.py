@@ -57,6 +57,12 @@ def edge_of(value: Any) -> tuple[Any, int]:
     return value.grad_fn, value.output_nr
 
 
+def storage_of(tensor: torch.Tensor) -> int:
+    """What is equal for tensors of one storage, wherever that has its memory, while one of them is alive."""
+    number: int = tensor.untyped_storage()._cdata
+    return number
+
+
 def running_backward_sequence() -> int | None:
     """The sequence number of the autograd node being evaluated now, or None outside a backward."""
     node = torch._C._current_autograd_node()

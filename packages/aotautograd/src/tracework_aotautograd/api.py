@@ -19,7 +19,7 @@ from .errors import BehindAHook, Refusal, UsageError
 from .higher_order import BATCHED, HigherOrder, reads_of
 from .layouts import lay_out
 from .options import AotOptions
-from .partition import PARTITIONERS, JointParts, has_effect, keep_statistics, narrow_indices, split
+from .partition import PARTITIONERS, JointParts, has_effect, in_stages, keep_statistics, narrow_indices, shown_input, split
 from .pieces import depends_on_data, in_pieces
 from .recipes import RECIPE, REFUSED, Captured, NotData, Recipe, Run, guarded, inference_recipe, training_recipe, wrapped_forward
 from .signature import Signature, TrainingFacts
@@ -31,6 +31,7 @@ from .wrappers.facts import training_facts
 from .wrappers.inference import records_history, wrap_inference
 from .wrappers.keeping import keeping, keeps_for_backward
 from .wrappers.other_data import OtherData
+from .wrappers.stages import stage_by_stage
 from .wrappers.uncompiled import uncompiled
 
 fallbacks = logging.getLogger("tracework.fallbacks")
@@ -215,8 +216,20 @@ def partition(joint: JointProgram, options: AotOptions) -> FunctionalProgram:
     for component, (graph, saved_places) in zip(signature.components, halves.backwards, strict=True):
         static = _static_saved(parts, [halves.saved_tensors[place] for place in saved_places], signature.static_inputs, counts[0])
         spec = GraphSpec("backward", static, frozenset(), joint.symbols, joint.fake_mode)
-        backwards.append(Backward(graph, spec, component, saved_places))
+        backward = Backward(graph, spec, component, saved_places)
+        if options.buckets is not None and not signature.hooked:  # hooks are called in eager's order
+            backward = replace(
+                backward, stages=in_stages(backward, signature.inputs, _shown_slots(halves.forward), options.buckets)
+            )
+        backwards.append(backward)
     return FunctionalProgram(halves.forward, tuple(backwards), signature, counts, forward_spec, joint.graph)
+
+
+def _shown_slots(forward: fx.GraphModule) -> dict[str, int]:
+    """By the names of values of the forward, which the backward has for what is saved: the slot of the input that it is, or is a view of."""
+    slots = {node: slot for slot, node in enumerate(n for n in forward.graph.nodes if n.op == "placeholder")}
+    shown = ((node.name, shown_input(node)) for node in forward.graph.nodes if node.op != "output")
+    return {name: slots[node] for name, node in shown if node is not None}
 
 
 def _static_saved(parts: JointParts, saved: Any, static: frozenset[int], offset: int) -> frozenset[int]:
@@ -263,11 +276,14 @@ def gradients_of(
     gradients = []
     for number, (backward, other) in enumerate(zip(program.backwards, made.others, strict=True)):
         keep = partial(_keep_recipe, options, keys[number]) if keys else None
-        first = LazyBackward(backward, compiler, report, keep)
+        first = LazyBackward(backward.graph, backward.spec, len(backward.component.tangents), compiler, report, keep)
+        stages = [LazyBackward(stage.graph, stage.spec, 0, compiler, report) for stage in backward.stages]
         if options.eager_backward or program.saved[0]:
-            first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
+            for part in stages or [first]:
+                part.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
+        run = stage_by_stage(backward.stages, stages, first) if stages else first
         again = HigherOrder(joint, made.parts, backward.component, compile_gradients, report)
-        gradients.append(Gradients(first, again, other.gradients))
+        gradients.append(Gradients(run, again, other.gradients))
     return gradients
 
 
@@ -303,36 +319,45 @@ def _training(
 
 
 class LazyBackward:
-    """A backward, compiled when it is first called. Several gradients at once are for eager kernels.
+    """A backward, or a stage of one, compiled when it is first called. Several gradients at once are for eager kernels.
 
-    keep: gets what was compiled.
+    tangents: how many there are, at the end of its inputs. keep: gets what was compiled.
     """
 
     def __init__(
-        self, backward: Backward, compiler: GraphCompiler, report: Report, keep: Callable[[Compiled], None] | None = None
+        self,
+        graph: fx.GraphModule,
+        spec: GraphSpec,
+        tangents: int,
+        compiler: GraphCompiler,
+        report: Report,
+        keep: Callable[[Compiled], None] | None = None,
     ) -> None:
-        self._backward, self._keep = backward, keep
+        self._graph, self._spec, self._tangents = graph, spec, tangents
+        self._keep = keep
         self._compiler = compiler
         self._report = report
         self._call: Compiled | None = None
-        self._tangents = len(backward.component.tangents)
 
     def compile(self) -> Compiled:
         """The compiled backward."""
         if self._call is None:
-            backward = self._backward
             with torch.no_grad(), _torch.without_autocast():
-                made = self._compiler(backward.graph, backward.spec)
+                made = self._compiler(self._graph, self._spec)
             if self._keep is not None:
                 self._keep(made)
-            self._call = keeping(made) if keeps_for_backward(backward.graph) else made
+            self._call = keeping(made) if keeps_for_backward(self._graph) else made
         return self._call
 
+    def takes_several(self, inputs: Sequence[Any]) -> bool:
+        """Whether several gradients are computed at once."""
+        return _torch.any_batched(inputs[len(inputs) - self._tangents :])
+
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
-        if _torch.any_batched(inputs[-self._tangents :]):
+        if self.takes_several(inputs):
             self._report(BATCHED, "")
             with _torch.without_autocast():
-                return self._backward.graph(*inputs)
+                return self._graph(*inputs)
         call = self._call or self.compile()
         if not _torch.autocast_is_on():
             return call(inputs)

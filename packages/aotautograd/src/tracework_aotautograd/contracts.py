@@ -64,13 +64,32 @@ class JointProgram:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """A part of a backward: takes values by their numbers, gives the gradients in these places, and what later stages take.
+
+    Numbers: the backward takes the first ones, and what stages hand on has the next, in order. lent: which of its gradients may have memory
+    that later stages read.
+    """
+
+    graph: fx.GraphModule
+    spec: GraphSpec
+    takes: tuple[int, ...]
+    gradients: tuple[int, ...]
+    lent: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Backward:
-    """The backward of one component: takes saved sizes, the saved tensors in these places, the component's tangents; gives gradients."""
+    """The backward of one component: takes saved sizes, the saved tensors in these places, the component's tangents; gives gradients.
+
+    stages: the same one after the other, where there are several.
+    """
 
     graph: fx.GraphModule
     spec: GraphSpec
     component: Component
     saved: tuple[int, ...]
+    stages: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ class AotOptions:
     where convolutions on a GPU are predicted to gain by it, for compilers that give each value the strides of its meta["val"]; sums have
     other bits then. row_statistics: types of devices on which log-probabilities are computed from the largest element and the sum of each row,
     which alone are kept for the backward, since what compiles the graphs makes loops of such steps. backwards: where the recipe of a backward
-    is kept when it is compiled, under the key that the recipe of the whole has for it.
+    is kept when it is compiled, under the key that the recipe of the whole has for it. buckets: bytes of the first one, and of the others,
+    where gradients are sent to other processes in such: the backward gives the gradients of one before it computes those of the next.
     """
 
     partitioner: str = "min_cut"
@@ -57,3 +58,4 @@ class AotOptions:
     channels_last: bool = False
     row_statistics: frozenset[str] = frozenset()
     backwards: Answers | None = None
+    buckets: tuple[int, int] | None = None

@@ -110,6 +110,8 @@ def training_recipe(facts: TrainingFacts, program: FunctionalProgram, graph: Any
         raise NotData("it is trained, with sizes that may change")
     if facts.signature.shared:
         raise NotData("inputs share memory")
+    if any(backward.stages for backward in program.backwards):
+        raise NotData("its backward is computed in stages")
     modes = _torch.Modes.now()
     number = uuid.uuid4().hex
     return {

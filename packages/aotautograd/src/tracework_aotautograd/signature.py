@@ -240,7 +240,8 @@ class BackwardFacts:
     ".data"); kept_result: which of them is the component's own result; watched: slots of inputs that are computed from anew where they have
     other memory; reaching: for each gradient the tangents that it is computed from; shared: for each tangent those that share history with
     it; readers: for each saved tensor the tangents whose gradients read it, none where all tangents share their history; unsaved_results,
-    unsaved_inputs: pairs of the slot of what eager keeps and the partition does not, and the tangents whose backward reads that.
+    unsaved_inputs: pairs of the slot of what eager keeps and the partition does not, and the tangents whose backward reads that; stages: the
+    places of the gradients that each stage of the backward gives, where it has several.
     """
 
     component: Component
@@ -254,6 +255,7 @@ class BackwardFacts:
     readers: tuple[int, ...]
     unsaved_results: tuple[tuple[int, int], ...]
     unsaved_inputs: tuple[tuple[int, int], ...]
+    stages: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,27 @@ def test_inputs_that_are_given_other_data(graph, eager_runner, other, slot):
     assert all(map(torch.allclose, *found)) if isinstance(found[0], tuple) else found[0] == found[1]
 
 
+def test_inputs_whose_storage_has_other_memory(graph, eager_runner):
+    """As that of a parameter which is gathered again for the backward: it is the same data."""
+    told = []
+    inputs = [torch.ones(2, 3, requires_grad=True), torch.nn.Parameter(torch.arange(12.0).reshape(4, 3))]
+
+    def f(x, w):
+        return ((x @ w.t()).sin() @ w,)
+
+    call = aot.aot_compile(graph(f, 2), inputs, forward_compiler=eager_runner, report=lambda *what: told.append(what))
+    expected = torch.autograd.grad(f(*inputs)[0].sum(), inputs)
+    (y,) = call(*inputs)
+    storage, data, address = inputs[1].untyped_storage(), inputs[1].detach().clone(), inputs[1].data_ptr()
+    storage.resize_(0)
+    elsewhere = torch.empty(12)  # where it lay
+    storage.resize_(48)
+    with torch.autograd._unsafe_preserve_version_counter(inputs[1]), torch.no_grad():
+        inputs[1].copy_(data)
+    assert inputs[1].data_ptr() != address and elsewhere.data_ptr() != inputs[1].data_ptr()
+    assert all(map(torch.allclose, torch.autograd.grad(y.sum(), inputs), expected)) and not told
+
+
 def test_hooks_pack_what_is_given_other_data_later(graph, eager_runner):
     """What they kept is read."""
     x, w = torch.ones(2, 3, requires_grad=True), torch.nn.Parameter(torch.arange(12.0).reshape(3, 4))

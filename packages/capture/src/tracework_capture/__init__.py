@@ -30,6 +30,7 @@ from .guards.filters import (
 )
 from .guards.store import StoredGuards
 from .guards.store import loads as load_guards
+from .hook.agreement import set_agreement
 from .hook.collector import paused_collection
 from .hook.context import capture, disable, dump_dynamism, dump_guards, optimize, release, reset, run_only
 from .hook.dynamism import load_dynamism
@@ -129,6 +130,7 @@ __all__ = [
     "paused_collection",
     "reset",
     "run_only",
+    "set_agreement",
     "set_stance",
     "skip_all_guards_unsafe",
     "skip_frame",

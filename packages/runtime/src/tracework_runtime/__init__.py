@@ -2,6 +2,7 @@
 
 from tracework_runtime._C import addresses
 from tracework_runtime._version import __version__
+from tracework_runtime.agreement import all_hold
 from tracework_runtime.artifact import FORMAT, Artifact, KernelSource, OutputRecipe, SymbolBinding, TensorCheck
 from tracework_runtime.build.binaries import Binaries
 from tracework_runtime.build.cpp import Compiler, find_compiler
@@ -32,6 +33,8 @@ from tracework_runtime.errors import (
     NoCompiler,
     NotRecorded,
     ProgramFileError,
+    RankLost,
+    RanksApart,
     ResultMismatch,
     RuntimeFailure,
 )
@@ -73,7 +76,9 @@ __all__ = [
     "PartitionedFn",
     "Program",
     "ProgramFileError",
+    "RankLost",
     "Ranges",
+    "RanksApart",
     "ResultMismatch",
     "RuntimeFailure",
     "RuntimeOptions",
@@ -84,6 +89,7 @@ __all__ = [
     "TensorCheck",
     "__version__",
     "addresses",
+    "all_hold",
     "cache_key",
     "carry",
     "counters",

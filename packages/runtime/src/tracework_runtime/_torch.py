@@ -251,6 +251,12 @@ def store_of_ranks() -> Any:
     return distributed.distributed_c10d._get_default_store() if distributed.get_world_size() > 1 else None
 
 
+def rank_and_size() -> tuple[int, int]:
+    """Of this process, among all ranks of torch.distributed, which is initialised."""
+    distributed = sys.modules["torch.distributed"]
+    return distributed.get_rank(), distributed.get_world_size()
+
+
 def part_of_store(store: Any, prefix: str) -> Any:
     """The keys of a store that begin so. Where the store can have one, over a connection of its own, which no other thread's wait holds up."""
     distributed = sys.modules["torch.distributed"]

@@ -19,6 +19,8 @@ __all__ = [
     "NoCompiler",
     "NotRecorded",
     "ProgramFileError",
+    "RankLost",
+    "RanksApart",
     "ResultMismatch",
     "RuntimeFailure",
 ]
@@ -129,3 +131,11 @@ class CacheUnsafe(RuntimeFailure):
 
 class CacheWarning(UserWarning):
     """The disk cache cannot be used as it should; compilation goes on without. Once per process and reason."""
+
+
+class RankLost(RuntimeFailure):
+    """A rank of the job has ended, or hangs, while others wait for it to decide on a compilation with them."""
+
+
+class RanksApart(RuntimeFailure):
+    """Ranks that decide together are at different places of the program."""

@@ -18,6 +18,19 @@ def release() -> str:
     return str(torch.__version__)
 
 
+def gradient_buckets() -> tuple[int, int] | None:
+    """Bytes of the first bucket of gradients, and of the others, of the DistributedDataParallel whose forward runs now."""
+    active = torch.nn.parallel.DistributedDataParallel._get_active_ddp_module()
+    if active is None or active.process_group.size() == 1:
+        return None
+    others = active.bucket_bytes_cap
+    return (min(_FIRST_BUCKET, others) if others == _DEFAULT_BUCKET else others), others
+
+
+_FIRST_BUCKET, _DEFAULT_BUCKET = 1 << 20, 25 << 20
+"""Where no size of buckets was asked for, the first one is smaller, to begin early."""
+
+
 def with_warnings(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """The same, where algorithms are to be deterministic or to warn: a warning of a kernel goes to Python's `warnings`, as it does from
     torch's functions. Operators that are called by name have it on stderr."""

@@ -147,7 +147,7 @@ def _ahead_of_time(
                 example_inputs,
                 forward_compiler=functools.partial(_made_by(forward, options, resolve), report=report),
                 backward_compiler=functools.partial(_made_by(backward or forward, options, resolve), report=report),
-                options=aot_options(options, **facts),
+                options=aot_options(options, buckets=_torch.gradient_buckets(), **facts),
                 observe=seen,
                 report=report,
             )

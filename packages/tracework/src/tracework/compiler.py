@@ -15,7 +15,7 @@ from .api import compile, dynamic_spec
 from .backends import Backend, get_default_backend, list_backends, register_backend, set_default_backend
 from .carrying import PrecompileError, load_cache_artifacts, load_compiled_function, precompile, save_cache_artifacts
 from .compiled_module import CompiledModule
-from .errors import InvalidArgument, NotCallable
+from .errors import NotCallable
 from .observe import nothing
 from .options import build, list_mode_options, list_options
 from .torch_settings import config
@@ -96,16 +96,19 @@ def cudagraph_mark_warmup_incomplete() -> None:
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:
-    """Whether ranks agree on each compilation through a collective: they do not here, so that only False is taken; gives what was set before.
+    """Whether ranks of torch.distributed decide together whether what is compiled serves a call: where it does not on one, all compile. Gives
+    what was set before.
 
-    Raises InvalidArgument for True.
+    For programs that make the same calls on all ranks. Each call of a compiled function then waits for the other ranks. Raises
+    tracework_runtime.RankLost, with the number of a rank that has ended or hangs, and RanksApart where ranks call different functions.
     """
-    if enabled:
-        raise InvalidArgument(
-            "set_enable_guard_collectives(True): each rank decides for itself what it compiles. Leave it out, and warm every rank up with"
-            " the same sizes, or mark sizes that differ with mark_dynamic."
-        )
-    return False
+    return capture.set_agreement(_all_hold if enabled else None) is not None
+
+
+def _all_hold(holds: bool, what: str) -> bool:
+    from tracework_runtime import all_hold  # loaded with what is compiled
+
+    return all_hold(holds, what)
 
 
 # torch's own query, so that code which asks either gets one answer: False in plain Python, True while capture records.

@@ -28,12 +28,12 @@ def _stand_in(*args: Any, **kwargs: Any) -> Any:
 
 REPLACED = (
     "set_stance reset cudagraph_mark_step_begin cudagraph_mark_warmup_incomplete list_backends get_default_backend"
-    " set_default_backend save_cache_artifacts load_cache_artifacts"
+    " set_default_backend save_cache_artifacts load_cache_artifacts set_enable_guard_collectives"
 )
 """Functions of torch.compiler that act on the compiler as a whole, or ask it; some are not in each release. torch.compile goes with them,
 torch._dynamo.reset and torch._dynamo.explain. Marks on functions and tensors need no replacing: torch's are honoured."""
-LEFT = "load_compiled_function precompile set_enable_guard_collectives"
-"""Those that stay torch's: what torch has stored is torch's to load, and a collective of torch's guards has none of ours to be in."""
+LEFT = "load_compiled_function precompile"
+"""Those that stay torch's: what torch has stored is torch's to load."""
 
 
 WRAPPERS = ("torch._dynamo.eval_frame", "OptimizedModule")

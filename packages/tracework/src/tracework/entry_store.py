@@ -20,7 +20,7 @@ import tracework_runtime as runtime
 from tracework_aotautograd.recipes import RECIPE, Parts, from_recipe
 from tracework_capture import paused_collection, report_uncompiled
 
-from . import activity
+from . import _torch, activity
 from .errors import MissingCompiler
 from .options import Options
 
@@ -111,7 +111,8 @@ class EntryStore:
         return runtime.cache_key(runtime.KeyFacts("entry", repr(options), given, frozenset(), tuple(extra)))
 
     def _key(self, key: str) -> str:
-        return hashlib.sha256(f"{self._facts} {key}".encode()).hexdigest()
+        # a backward in stages for DistributedDataParallel is another one
+        return hashlib.sha256(f"{self._facts} {_torch.gradient_buckets()} {key}".encode()).hexdigest()
 
     @property
     def _cache(self) -> runtime.Cache:

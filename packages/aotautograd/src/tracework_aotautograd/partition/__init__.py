@@ -12,6 +12,7 @@ from .default import default
 from .indices import narrow_indices
 from .min_cut import min_cut
 from .split import JointParts, Split, has_effect, needed_for, shown_input, split, through_views, value_inputs
+from .stages import in_stages
 from .statistics import keep_statistics
 
 Partitioner = Callable[[JointProgram, JointParts, AotOptions], list[fx.Node]]
@@ -24,6 +25,7 @@ __all__ = [
     "Partitioner",
     "Split",
     "has_effect",
+    "in_stages",
     "keep_statistics",
     "narrow_indices",
     "needed_for",

@@ -68,7 +68,7 @@ def frontier(parts: JointParts) -> list[fx.Node]:
 def through_views(node: fx.Node) -> Iterator[fx.Node]:
     """A node, and what it is a view of, one after the other."""
     yield node
-    while node.op == "call_function" and (node.target is operator.getitem or _is_view(node)):
+    while node.op == "call_function" and (node.target is operator.getitem or is_view(node)):
         node = node.all_input_nodes[0]
         yield node
 
@@ -83,7 +83,8 @@ def shown_input(node: fx.Node) -> fx.Node | None:
     return next((shown for shown in through_views(node) if shown.op == "placeholder"), None)
 
 
-def _is_view(node: fx.Node) -> bool:
+def is_view(node: fx.Node) -> bool:
+    """Whether a node shows the memory of its operand."""
     schema: Any = getattr(node.target, "_schema", None)
     return schema is not None and _torch.aliased_argument(schema) is not None
 
@@ -115,7 +116,7 @@ def _is_only_cast(node: fx.Node) -> bool:
 def _users(node: fx.Node) -> list[fx.Node]:
     """What the forward makes of a value and of views of it."""
     users = [user for user in node.users if user.meta.get("phase") == "forward"]
-    return [found for user in users for found in (_users(user) if _is_view(user) else [user])]
+    return [found for user in users for found in (_users(user) if is_view(user) else [user])]
 
 
 def lent_results(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:

@@ -21,6 +21,7 @@ from ..trace.replay import FormerValue
 from ..trace.shared import row_of
 from .outputs import aliased, compile_function, is_plain, make_views, output_maker
 from .random_state import States, drawing_again, states_of
+from .stages import Chain, Give, defined
 
 Call = Callable[[list[Any]], Any]
 
@@ -163,7 +164,7 @@ def wrap_autograd(facts: TrainingFacts, forward: Call, gradients: Sequence[Gradi
     apart = {*dict(signature.write_backs), *(_unreached(signature) if leads else ())}
     alone = (
         leads
-        and not (signature.views or signature.hooked)
+        and not (signature.views or signature.hooked or facts.backwards[0].stages)
         and all(apart.isdisjoint(info.kept.inputs) for info in signature.tangents)
     )
     # for gradients of gradients the results are what their own formulas read, so that nothing may come between
@@ -245,7 +246,7 @@ def _one_node(facts: TrainingFacts, forward: Call, gradients: Gradients) -> Call
     scope = {"keep": part.keeper.keep, **SAVING, **_scope(signature, forward)}
     run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
     slots = [info.slot for info in part.tangents]
-    function = part.function(run, slots, _spread(part.component.inputs, len(signature.inputs)))
+    function = part.function(run, slots, part.all_at_once(_spread(part.component.inputs, len(signature.inputs))))
     return _torch.direct_apply(function, [slots[place] for place in _apart(part)])
 
 
@@ -267,17 +268,23 @@ def _several_nodes(
         lines = ["ctx.originals = originals", *part.saving()]
         inputs, taken, slots = part.component.inputs, part.component.results, [info.slot for info in part.tangents]
         if one.reads.taken:
-            lines.append(f"ctx.taken = ({''.join(f'args[{len(inputs) + place}], ' for place in one.reads.taken)})")
+            lines.append(f"ctx.taken = ({''.join(f'given[{len(inputs) + place}], ' for place in one.reads.taken)})")
             lines.append("ctx.edges = [edge_of(tensor) for tensor in ctx.taken]")
         lines.append(f"return ({results})")
-        made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], {**SAVING})
+        arguments = "ctx, values, originals, given, *args" if one.stages else "ctx, values, originals, *given"
+        made = compile_function("forward", arguments, [f"    {line}" for line in lines], {**SAVING})
         begins = () if inputs or taken else (torch.empty(0, requires_grad=True),)  # history that leads to nowhere
 
         def spread(found: Any, last: tuple[None, ...] = (None,) * len(begins)) -> tuple[Any, ...]:
             return (None, None, *found, *last)
 
-        function = part.function(made, range(len(slots)), spread)
-        apply_one = _torch.direct_apply(function, _apart(part))
+        if one.stages:
+            chain = Chain(one.stages, one.reaching, signature.tangents[part.component.tangents[0]].device)
+            function = part.function(made, range(len(slots)), chain.first)
+            apply_one = chain.applied(_torch.direct_apply(function, _apart(part)))
+        else:
+            function = part.function(made, range(len(slots)), part.all_at_once(spread))
+            apply_one = _torch.direct_apply(function, _apart(part))
         nodes.append((part.keeper.keep, apply_one, _hooked_last(signature, inputs), inputs, taken, slots, begins))
     count, places = signature.number_of_graph_outputs, len(signature.inputs)
     first, behind = _views_in_order(signature)
@@ -431,9 +438,18 @@ class _Part:
             lines.append(f"ctx.places = None if hooks() else [{', '.join(f'inputs[{i}].data_ptr()' for i in backward.watched)}]")
         return lines
 
-    def function(self, run: Callable[..., Any], places: Sequence[int], spread: Callable[[Any], tuple[Any, ...]]) -> Any:
-        """The Function that `run` is the forward of. places: those of the component's results among the Function's; spread: gradients
-        to the places of its arguments."""
+    def all_at_once(self, spread: Callable[[Any], tuple[Any, ...]]) -> Give:
+        """Gives all gradients, to the places that `spread` puts them to."""
+        reaching = self._backward.reaching
+
+        def give(found: Any, undefined: Sequence[int]) -> tuple[Any, ...]:
+            return spread(defined(found, reaching, undefined) if undefined else found)
+
+        return give
+
+    def function(self, run: Callable[..., Any], places: Sequence[int], give: Give) -> Any:
+        """The Function that `run` is the forward of. places: those of the component's results among the Function's; give: from what was
+        computed, and the tangents that were undefined, the gradients in the places of its arguments."""
         facts = self._backward
         has_sizes, saves = bool(self._facts.saved[0]), bool(facts.saved)
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
@@ -442,7 +458,7 @@ class _Part:
         readers, once = [*self._watched_results.values()], bool(self._once)
         input_readers = self._watched_inputs
         linked, linked_inputs = [*self._linked_results.values()], [*self._linked_inputs.values()]
-        kept_result, watched, reaching = facts.kept_result, facts.watched, facts.reaching
+        kept_result, watched = facts.kept_result, facts.watched
         with_other_data = self._gradients.with_other_data
 
         class CompiledFunction(torch.autograd.Function):
@@ -475,12 +491,11 @@ class _Part:
                     with drawing_again(ctx.originals[2]):
                         taken = _with_history(ctx, reads.taken, counts[0])
                         own = [saved[kept_result]] if kept_result is not None else _alive(ctx, reads.own, counts[1])
-                        found = again(keeper.checked(ctx.originals), [*taken, *own], tangents)
-                        return spread(_defined(found, reaching, undefined) if undefined else found)
+                        return give(again(keeper.checked(ctx.originals), [*taken, *own], tangents), undefined)
                 compute = backward_run
                 if watched and ctx.originals is not None and ctx.places:
                     inputs = [ctx.originals[0][place] for place in watched]
-                    if [tensor.data_ptr() for tensor in inputs] != ctx.places:
+                    if not _in_place(inputs, ctx.places, saved):
                         compute = functools.partial(with_other_data, inputs)
                     del inputs
                 if not _torch.graph_is_kept():
@@ -491,8 +506,7 @@ class _Part:
                 given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
                 ctx.maybe_clear_saved_tensors()  # unless the graph is kept: the backward gives each one back after its last use
                 del saved, tangents
-                found = compute(given)
-                return spread(_defined(found, reaching, undefined) if undefined else found)
+                return give(compute(given), undefined)
 
         return CompiledFunction
 
@@ -585,10 +599,14 @@ def _alive(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
     return results
 
 
-def _defined(gradients: Sequence[Any], reaching: Sequence[int], undefined: Sequence[int]) -> list[Any]:
-    """The gradients, None where all that a gradient would come from is undefined: an optimizer passes over such parameters."""
-    missing = sum(1 << place for place in undefined)
-    return [None if bits and not bits & ~missing else gradient for gradient, bits in zip(gradients, reaching, strict=True)]
+def _in_place(inputs: Sequence[torch.Tensor], addresses: Sequence[int], saved: Sequence[Any]) -> bool:
+    """Whether inputs have the memory that they had, at these addresses; or the same storage, as a saved tensor shows: FSDP frees the memory
+    of parameters after a forward, and fills it again, elsewhere, for the backward."""
+    moved = [tensor for tensor, address in zip(inputs, addresses, strict=True) if tensor.data_ptr() != address]
+    if not moved:
+        return True
+    kept = {(_torch.storage_of(t), t.storage_offset()) for t in saved if isinstance(t, torch.Tensor)}
+    return all((_torch.storage_of(tensor), tensor.storage_offset()) in kept for tensor in moved)
 
 
 def _spread(slots: Sequence[int], count: int) -> Callable[[Any], tuple[Any, ...]]:

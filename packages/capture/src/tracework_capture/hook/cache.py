@@ -148,11 +148,12 @@ def release_unused() -> None:
             if continues_a_loop(code):
                 _lost.add(code)
             _C.set_entries(code, kept)
-        if all(map(_has_graph, kept)):
+        if all(map(calls_graph, kept)):
             _graphless.discard(code)
 
 
-def _has_graph(entry: _C.Entry) -> bool:
+def calls_graph(entry: _C.Entry) -> bool:
+    """Whether what the entry leads to calls a compiled graph."""
     return not isinstance(entry.info, EntryInfo) or entry.info.has_graph
 
 
@@ -166,7 +167,7 @@ def _leads_to_graph(entry: _C.Entry) -> bool:
     seen: set[Any] = set()
     while open_:
         entry = open_.pop()
-        if _has_graph(entry):
+        if calls_graph(entry):
             return True
         held = [c.__code__ if type(c) is FunctionType else c for c in entry.code.co_consts]
         codes = {id(code): code for code in held if type(code) is CodeType}

@@ -45,6 +45,8 @@ _TORCH_CAPTURED = tuple(
     TORCH_FOLDER + part.replace("/", os.sep)
     for part in ("nn/", "optim/", "distributed/algorithms/_checkpoint/checkpoint_wrapper.py")
 )
+_OF_PROCESSES = TORCH_FOLDER + "nn/parallel/".replace("/", os.sep)
+"""Modules around modules that talk to other processes or threads: what they call is captured, and not what they do around it."""
 _LIBRARIES = tuple(os.path.realpath(folder) + os.sep for name in ("numpy", "triton") for folder in folders_of(name))
 """Packages whose Python code does not compute with tensors, wherever they are installed."""
 _COMPILER = (
@@ -69,6 +71,14 @@ _DATA_DEPENDENT = frozenset(
     }
 )
 """Code that asks the data of what it has just drawn, again and again, and code around an operator that asks for data."""
+_LOOKS_AT_MODULES = frozenset(
+    {
+        *(getattr(torch.nn.Module, name).__code__ for name in ("__getattr__", "__setattr__", "__delattr__")),
+        *(type(kind).__instancecheck__.__code__ for kind in (torch.nn.Parameter, torch.nn.Buffer)),
+    }
+)
+"""Code that plain programs call all the time, for objects of all kinds, and that computes nothing."""
+_LEFT_PLAIN = _DATA_DEPENDENT | _LOOKS_AT_MODULES
 _FRAMES: dict[str, bool] = {}
 
 
@@ -111,7 +121,7 @@ def frame_is_captured(code: types.CodeType) -> bool:
     A comprehension is run on an iterator that exists already; what it calls is still seen. The body of a module or class, and what
     exec runs, keeps its names in a dict that is not the frame's.
     """
-    if code.co_name in _COMPREHENSIONS or not code.co_flags & inspect.CO_OPTIMIZED or original_code(code) in _DATA_DEPENDENT:
+    if code.co_name in _COMPREHENSIONS or not code.co_flags & inspect.CO_OPTIMIZED or original_code(code) in _LEFT_PLAIN:
         return False
     filename = code.co_filename
     known = _FRAMES.get(filename)
@@ -175,7 +185,7 @@ def _file_is_captured(filename: str) -> bool:
         return True
     path = os.path.realpath(filename)
     if path.startswith(TORCH_FOLDER):
-        return path.startswith(_TORCH_CAPTURED)
+        return path.startswith(_TORCH_CAPTURED) and not path.startswith(_OF_PROCESSES)
     if path.startswith(_LIBRARIES):
         return False
     if path.startswith(_COMPILER):

@@ -833,3 +833,15 @@ def test_the_compiler_is_not_captured():
     from tracework_primops import decompose
 
     assert not any(frame_is_captured(function.__code__) for function in (optimize, decompose))
+
+
+def test_what_torch_does_around_modules_and_between_processes_is_no_frame_to_capture():
+    from tracework_capture.hook.policy import frame_is_captured
+
+    plain = [
+        torch.nn.Module.__getattr__,
+        type(torch.nn.Parameter).__instancecheck__,
+        torch.nn.parallel.DistributedDataParallel.forward,
+    ]
+    assert not any(frame_is_captured(function.__code__) for function in plain)
+    assert frame_is_captured(torch.nn.Linear.forward.__code__)
