@@ -21,13 +21,14 @@ BEGIN, END = "<!-- python -m benchmarks.tables writes what follows -->", "<!-- e
 WAYS = {
     "torch.compile": "torch.compile",
     "torch.compile:max-autotune": "its max-autotune",
+    "torch.compile:freezing": "its freezing",
     "tracework": "tracework",
     "tracework:max-autotune": "its max-autotune",
 }
-RATIOS = ("over torch.compile", "tuned over tuned", "share of the limit")
 COLOURS = {
     "torch.compile": "#b8b8b8",
     "torch.compile:max-autotune": "#808080",
+    "torch.compile:freezing": "#c8a860",
     "tracework": "#3b76c4",
     "tracework:max-autotune": "#1d3f73",
 }
@@ -35,10 +36,12 @@ COLOURS = {
 
 @dataclass(frozen=True)
 class Step:
-    """One model, inference or training, on one machine: seconds of each way, eager among them, and of the products alone."""
+    """One model, inference or training, on one machine: seconds of each way, eager among them, and of the products alone; batch: in the place
+    of the model's own."""
 
     model: str
     training: bool
+    batch: int | None
     seconds: dict[str, float]
     cold: dict[str, float]
     limit: float | None
@@ -46,6 +49,10 @@ class Step:
 
     def speedup(self, way: str, over: str = "eager") -> float | None:
         return self.seconds[over] / self.seconds[way] if {way, over} <= self.seconds.keys() else None
+
+    def memory(self) -> float | None:
+        """tracework's peak over eager's."""
+        return self.peak["tracework"] / self.peak["eager"] if {"tracework", "eager"} <= self.peak.keys() else None
 
     def best(self) -> float | None:
         """Seconds of tracework's fastest mode."""
@@ -65,12 +72,20 @@ class Run:
         about, *rows = (json.loads(line) for line in (folder / "models.jsonl").read_text().splitlines())
         return Run(folder, about, tuple(map(step_of, rows)))
 
-    @property
-    def ways(self) -> list[str]:
-        return [w for w in WAYS if any(w in s.seconds for s in self.steps)]
+    def parts(self) -> dict[str, list[Step]]:
+        """Title -> its steps: inference and training, and each size of batch that was asked for."""
+        found: dict[str, list[Step]] = {}
+        for training in (False, True):
+            for s in self.steps:
+                if s.training == training:
+                    what = "training" if training else "inference"
+                    found.setdefault(what if s.batch is None else f"{what}, batch {s.batch}", []).append(s)
+        return found
 
-    def of(self, training: bool) -> list[Step]:
-        return [s for s in self.steps if s.training == training]
+
+def ways_of(steps: Sequence[Step]) -> list[str]:
+    """Those that are timed in one of the steps."""
+    return [w for w in WAYS if any(w in s.seconds for s in steps)]
 
 
 def step_of(row: dict[str, Any]) -> Step:
@@ -80,7 +95,8 @@ def step_of(row: dict[str, Any]) -> Step:
     def figures(key: str) -> dict[str, Any]:
         return {way: found[key] for way, found in ways.items() if key in found}
 
-    return Step(row["model"], row["training"], figures("step_s"), figures("cold_s"), row.get("limit_s"), figures("peak_bytes"))
+    given = (row["model"], row["training"], row.get("batch"))
+    return Step(*given, figures("step_s"), figures("cold_s"), row.get("limit_s"), figures("peak_bytes"))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -110,28 +126,32 @@ def over_torch(step: Step) -> float | None:
     return step.speedup("tracework", "torch.compile")
 
 
-def over_torch_tuned(step: Step) -> float | None:
-    """Both measured choices."""
-    return step.speedup("tracework:max-autotune", "torch.compile:max-autotune")
+RATIOS: dict[str, Callable[[Step], float | None]] = {
+    "over torch.compile": over_torch,
+    "over its freezing": partial(Step.speedup, way="tracework", over="torch.compile:freezing"),
+    "tuned over tuned": partial(Step.speedup, way="tracework:max-autotune", over="torch.compile:max-autotune"),
+    "share of the limit": share_of_limit,
+    "peak over eager's": Step.memory,
+}
 
 
-def models_table(run: Run, training: bool) -> str:
-    """Speed-ups over eager in the same process, and what is left to the limit."""
-    steps = run.of(training)
-    columns: list[Callable[[Step], float | None]] = [partial(Step.speedup, way=way) for way in run.ways]
-    columns += [over_torch, over_torch_tuned, share_of_limit]
-    head = ["model", "eager ms", *(WAYS[w] for w in run.ways), *RATIOS, "first call s"]
+def models_table(steps: Sequence[Step]) -> str:
+    """Speed-ups over eager in the same process, and what is left to the limit; columns of which no step has figures are left out."""
+    ways = ways_of(steps)
+    ratios = {name: ratio for name, ratio in RATIOS.items() if any(ratio(s) is not None for s in steps)}
+    columns: list[Callable[[Step], float | None]] = [*(partial(Step.speedup, way=way) for way in ways), *ratios.values()]
+    cold = any(s.cold for s in steps)
     rows = [
         [
             s.model,
             shown(s.seconds["eager"] * 1e3 if "eager" in s.seconds else None),
             *(shown(c(s)) for c in columns),
-            first_calls(s),
+            *([first_calls(s)] if cold else []),
         ]
         for s in steps
     ]
-    rows.append(["geometric mean", "", *(shown(mean(map(c, steps))) for c in columns), ""])
-    return table(head, rows)
+    rows.append(["geometric mean", "", *(shown(mean(map(c, steps))) for c in columns), *([""] if cold else [])])
+    return table(["model", "eager ms", *(WAYS[w] for w in ways), *ratios, *(["first call s"] if cold else [])], rows)
 
 
 def first_calls(step: Step) -> str:
@@ -165,13 +185,13 @@ def chart(run: Run, path: Path) -> None:
     matplotlib.rcParams.update({"svg.hashsalt": "tracework", "font.size": 9, "svg.fonttype": "none"})
     from matplotlib import pyplot
 
-    parts = [(training, run.of(training)) for training in (False, True) if run.of(training)]
-    width = max(len(steps) for _, steps in parts)
+    parts, ways = run.parts(), ways_of(run.steps)
+    width = max(map(len, parts.values()))
     figure, axes = pyplot.subplots(len(parts), 1, figsize=(max(6.0, 0.85 * width), 2.6 * len(parts)), squeeze=False)
-    for (training, steps), axis in zip(parts, axes[:, 0], strict=True):
-        bar = 0.8 / len(run.ways)
-        for number, way in enumerate(run.ways):
-            places = [i + (number - (len(run.ways) - 1) / 2) * bar for i in range(len(steps))]
+    for (title, steps), axis in zip(parts.items(), axes[:, 0], strict=True):
+        bar = 0.8 / len(ways)
+        for number, way in enumerate(ways):
+            places = [i + (number - (len(ways) - 1) / 2) * bar for i in range(len(steps))]
             axis.bar(places, [s.speedup(way) or 0 for s in steps], bar, color=COLOURS[way], label=way.replace(":", " "))
         for i, s in enumerate(steps):
             if s.limit is not None and "eager" in s.seconds:
@@ -179,9 +199,9 @@ def chart(run: Run, path: Path) -> None:
         axis.axhline(1, color="#d04040", linewidth=0.8)
         axis.set_xticks(range(len(steps)), [s.model for s in steps])
         axis.set_ylabel("over eager")
-        axis.set_title("training" if training else "inference", loc="left", fontsize=9)
+        axis.set_title(title, loc="left", fontsize=9)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].legend(frameon=False, ncols=len(run.ways), fontsize=8, loc="upper left", bbox_to_anchor=(0, 1.25))
+    axes[0, 0].legend(frameon=False, ncols=len(ways), fontsize=8, loc="upper left", bbox_to_anchor=(0, 1.25))
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
@@ -204,9 +224,7 @@ def page(runs: Sequence[Run]) -> str:
     for run in runs:
         parts.append(f"## {run.folder.name}\n\n{title_of(run)}: `python -m benchmarks.compare {run.about['command']}`")
         parts.append(f"![speed-ups]({run.folder.name}.svg)")
-        for training in (False, True):
-            if run.of(training):
-                parts.append(f"{'Training' if training else 'Inference'}:\n\n{models_table(run, training)}")
+        parts += [f"{title.capitalize()}:\n\n{models_table(steps)}" for title, steps in run.parts().items()]
         decode = run.folder / "decode.jsonl"
         if decode.exists():
             what = "Decoding, milliseconds a token; the limit is the weights' bytes at the bandwidth of a copy:"
@@ -218,13 +236,12 @@ def headline(runs: Sequence[Run]) -> str:
     """Geometric means, for the README at the root."""
     rows = []
     for run in runs:
-        for training in (False, True):
-            steps = run.of(training)
+        for title, steps in run.parts().items():
             both = [s for s in steps if over_torch(s) is not None]
             if both:
                 means = [mean(s.speedup(way) for s in both) for way in ("torch.compile", "tracework")]
                 over = [over_torch(s) for s in both]
-                what = [run.about["machine"], "training" if training else "inference", str(len(both))]
+                what = [run.about["machine"], title, str(len(both))]
                 rows.append([*what, *map(shown, means), shown(mean(over)), shown(min(x for x in over if x is not None))])
     head = ["machine", "step", "models", "torch.compile", "tracework", "over torch.compile", "worst model"]
     charts = "\n".join(f"![{run.folder.name}](benchmarks/results/{run.folder.name}.svg)" for run in runs)

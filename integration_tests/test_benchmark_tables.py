@@ -27,13 +27,22 @@ def run(tmp_path):
 
 
 def test_a_row_has_speed_ups_ratio_and_share_of_the_limit(run):
-    lines = tables.models_table(run, training=False).splitlines()
-    assert lines[2] == "| a | 4000.00 | 2.00 | 4.00 | 2.00 | - | 0.50 | 2.0, 4.0 |"
-    assert lines[-1] == "| geometric mean |  | 1.41 | 2.00 | 1.41 | - | 0.50 |  |"
+    lines = tables.models_table(run.parts()["inference"]).splitlines()
+    assert lines[2] == "| a | 4000.00 | 2.00 | 4.00 | 2.00 | 0.50 | 1.00 | 2.0, 4.0 |"
+    assert lines[-1] == "| geometric mean |  | 1.41 | 2.00 | 1.41 | 0.50 | 1.00 |  |"
 
 
 def test_a_failed_row_has_no_figures(run):
-    assert tables.models_table(run, training=True).splitlines()[2].startswith("| c | - |")
+    assert tables.models_table(run.parts()["training"]).splitlines()[2] == "| c | - |"
+
+
+def test_sizes_of_batches_have_tables_of_their_own(run):
+    seconds = {"eager": 2.0, "torch.compile": 2.0, "torch.compile:freezing": 1.5, "tracework": 1.0}
+    large = tables.Step("a", False, 8, seconds, {}, None, {})
+    parts = tables.Run(run.folder, run.about, (*run.steps, large)).parts()
+    assert list(parts) == ["inference", "inference, batch 8", "training"]
+    head, _, row, *_ = tables.models_table(parts["inference, batch 8"]).splitlines()
+    assert head.split(" | ")[-1] == "over its freezing |" and row.endswith("| 1.00 | 1.33 | 2.00 | 2.00 | 1.50 |")
 
 
 def test_the_headline_counts_models_that_both_systems_ran(run):
