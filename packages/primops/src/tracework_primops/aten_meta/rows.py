@@ -45,7 +45,7 @@ BY_META_KERNEL = frozenset(
     """.split()
 )
 """Operators with a decomposition of which torch's meta kernel is asked all the same: it refuses what eager does, and never loads torch's
-compiler. The foreach ops are, too."""
+compiler."""
 WHOLE: set[Any] = set()  # composites of torch's that are an op of their own here
 
 

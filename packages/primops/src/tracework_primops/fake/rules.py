@@ -17,6 +17,7 @@ from ..aten_meta.rows import ATEN_META, BY_META_KERNEL, LAYOUTS, REFUSALS, fresh
 from ..elementwise import same_layout
 from ..op import GraphBuilder, Op, PrimValue, prims
 from ..spec import TensorSpec
+from .lists import rule_of_list
 
 log = logging.getLogger("tracework.primops.fake")
 
@@ -30,6 +31,8 @@ def rule_of(func: Any) -> Rule | None:
     row = ATEN_META.get(func)
     if row is not None:
         return row
+    if func in decomp.DECOMPS and func._schema.name.startswith("aten::_foreach_") and not func._schema.is_mutable:
+        return rule_of_list(func, rule_of)
     if func not in decomp.DECOMPS or not _is_asked(func):
         return None
     view = _view_of(func)
@@ -55,7 +58,7 @@ def _is_asked(func: Any) -> bool:
     if func.namespace != "aten" or func._schema.is_mutable:
         return False
     name = func._schema.name.removeprefix("aten::")
-    return not (name.startswith("_foreach") or name in BY_META_KERNEL or f"{name}.{func._overloadname}" in BY_META_KERNEL)
+    return not (name in BY_META_KERNEL or f"{name}.{func._overloadname}" in BY_META_KERNEL)
 
 
 def _view_of(func: Any) -> Rule | None:
