@@ -122,19 +122,6 @@ def test_history_from_outside_runs_plainly():
     same(*results)
 
 
-def test_hooks_run():
-    def fn(x, w):
-        (x @ w).sum().backward()
-        return x.grad
-
-    results = []
-    for call in (fn, tracework.compile(fn, backend="eager")):
-        x, w = inputs()
-        x.register_hook(lambda g: g * 3)
-        results.append(call(x, w))
-    same(*results)
-
-
 def test_hooks_that_come_later_run():
     fn = tracework.compile(lambda x, w: (x @ w).sum().backward(), backend="eager")
     x, w = inputs()
@@ -146,6 +133,107 @@ def test_hooks_that_come_later_run():
     handle.remove()
     fn(x, w)
     same([second, x.grad], [first * 3, first])
+
+
+def changes(x, w, log):
+    x.register_hook(lambda g: g * 3)
+    x.register_hook(lambda g: None)
+    w.register_hook(lambda g: g.clamp(-1, 1))
+
+
+def keeps(x, w, log):
+    for t in (x, w):
+        t.register_hook(log.append)
+
+
+def changes_in_place(x, w, log):
+    x.register_hook(lambda g: (g.mul_(2), None)[1])
+
+
+def orders(x, w, log):
+    """A hook sees what hooks before it, and sums before it, left."""
+    for name, t in (("x", x), ("w", w)):
+        t.register_hook(lambda g, name=name: log.append((name, x.grad is None, w.grad is None)))
+        t.register_post_accumulate_grad_hook(lambda t, name=name: log.append((name, x.grad is None, w.grad is None)))
+
+
+def steps(x, w, log):
+    for t in (w, x):
+        optimizer = torch.optim.SGD([t], lr=0.1, momentum=0.9)
+
+        def hook(t, optimizer=optimizer):
+            optimizer.step()
+            optimizer.zero_grad()
+            log.append(t.detach().clone())
+
+        t.register_post_accumulate_grad_hook(hook)
+
+
+def counts(x, w, log):
+    x.register_hook(lambda g: log.append(len(log)) or g * len(log))
+
+
+@pytest.mark.parametrize("hooks", [changes, keeps, changes_in_place, orders, steps, counts], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_hooks_of_leaves_are_run_by_a_backward_inside(hooks, backend):
+    def step(x, w):
+        loss = ((x @ w).tanh() + x).sum()
+        loss.backward()
+        return loss.detach()
+
+    found = []
+    for call in (step, tracework.compile(step, backend=backend, fullgraph=True)):
+        (x, w), log = inputs(), []
+        hooks(x, w, log)
+        losses = [call(x, w) for _ in range(3)]
+        for t in (x, w):
+            if t.grad is not None:
+                t.grad.zero_()  # not what a hook has kept
+        found.append([losses, x.detach(), w.detach(), x.grad, w.grad, log])
+    same(found[1], found[0])
+
+
+def test_hooks_that_are_put_on_and_taken_off_inside():
+    def step(x, w):
+        handles = [x.register_hook(lambda g: g * 2), x.register_hook(lambda g: g + 1)]
+        handles.append(w.register_post_accumulate_grad_hook(lambda t: (t.grad.neg_(), None)[1]))
+        (x @ w).sum().backward()
+        for handle in handles:
+            handle.remove()
+        (x @ w).sum().backward()
+
+    found = []
+    for call in (step, tracework.compile(step, backend="eager", fullgraph=True)):
+        x, w = inputs()
+        call(x, w)
+        found.append([x.grad, w.grad, bool(x._backward_hooks)])
+    same(found[1], found[0])
+
+
+def test_hooks_that_are_left_to_plain_python():
+    """One that raises when some gradients are there, and one that writes to what the backward reads afterwards."""
+
+    def raises(x, w):
+        def hook(g):
+            raise ValueError("no gradient here")
+
+        x.register_hook(hook)
+
+    def writes(x, w):
+        w.register_hook(lambda g: (x.detach().add_(1), None)[1])
+
+    for hooks, error in ((raises, ValueError), (writes, RuntimeError)):
+        found = []
+        for call in (
+            program := lambda x, w: ((x.sin() @ w).tanh()).sum().backward(),
+            tracework.compile(program, backend="eager"),
+        ):
+            x, w = inputs()
+            hooks(x, w)
+            with pytest.raises(error) as caught:
+                call(x, w)
+            found.append([str(caught.value).splitlines()[0], w.grad])
+        same(found[1], found[0])
 
 
 OPTIMIZERS = {

@@ -83,7 +83,7 @@ def aot_compile(
         `__tracework_writes_last__` has written to an input that raises only where the input has a new version.
     """
     options = options or AotOptions(partitioner=partitioner)
-    if options.partitioner not in PARTITIONERS:
+    if isinstance(options.partitioner, str) and options.partitioner not in PARTITIONERS:
         raise UsageError(f"unknown partitioner {options.partitioner!r}; known: {', '.join(PARTITIONERS)}")
     if not 0 <= options.memory_budget <= 1:
         raise UsageError(f"memory_budget is a number from 0 to 1, not {options.memory_budget}")
@@ -206,7 +206,8 @@ def inference_program(
 def partition(joint: JointProgram, options: AotOptions) -> FunctionalProgram:
     """The joint graph cut into forward and backward."""
     parts = JointParts.of(joint)
-    saved = PARTITIONERS[options.partitioner](joint, parts, options)
+    choose = PARTITIONERS[options.partitioner] if isinstance(options.partitioner, str) else options.partitioner
+    saved = choose(joint, parts, options)
     halves = split(joint, parts, saved)
     signature = joint.signature
     seen = signature.number_of_graph_outputs

@@ -28,7 +28,7 @@ class Rewrite(Protocol):
 class AotOptions:
     """What can be chosen about tracing and splitting.
 
-    partitioner: a name in PARTITIONERS. recompute_costly: whether transcendental pointwise ops may be recomputed in the
+    partitioner: a name in PARTITIONERS, or a function as it has them. recompute_costly: whether transcendental pointwise ops may be recomputed in the
     backward ("auto": on accelerators only). fallback: whether a refused graph runs eagerly (True) or raises (False).
     eager_backward: compile the backward together with the forward instead of at the first backward call. memory_budget: how much of
     what the partitioner would keep it may keep, in bytes, from 0 (inputs and random numbers alone) to 1; the rest is computed again in
@@ -45,7 +45,7 @@ class AotOptions:
     where gradients are sent to other processes in such: the backward gives the gradients of one before it computes those of the next.
     """
 
-    partitioner: str = "min_cut"
+    partitioner: str | Callable[..., Any] = "min_cut"
     recompute_costly: str = "auto"
     fallback: bool = True
     eager_backward: bool = False

@@ -9,7 +9,7 @@ from .options import InductorOptions
 from .passes import GRAPH_PASSES
 from .pipeline import compile_graph, compile_plan, plan_graph
 from .schedule.pipeline import schedule
-from .schedule.plan import KernelPlan
+from .schedule.plan import KernelPlan, Program
 
 __all__ = [
     "ATTENTION_DEVICES",
@@ -20,6 +20,7 @@ __all__ = [
     "InductorOptions",
     "KernelPlan",
     "LoweringError",
+    "Program",
     "__version__",
     "compile_graph",
     "compile_plan",

@@ -30,9 +30,10 @@ from .passes import GRAPH_PASSES
 from .schedule.choice import Answer, Choice, Choose, every
 from .schedule.numbers import with_numbers_in_memory
 from .schedule.pipeline import schedule
-from .schedule.plan import ExternKernel, KernelPlan, LoopKernel
+from .schedule.plan import ExternKernel, KernelPlan, LoopKernel, Program
 
 Observe = Callable[[str, Any], None]
+Change = Callable[[Program], Program]
 
 
 def compile_graph(
@@ -42,13 +43,15 @@ def compile_graph(
     observe: Observe | None = None,
     key: str = "",
     runtime: RuntimeOptions = DEFAULT_OPTIONS,
+    change: Change | None = None,
 ) -> Artifact:
     """Lower, schedule, render and pack a graph of prims. `observe(stage, printable)` sees each product.
 
     runtime: how candidates are built that are timed, and where what they took is kept.
+    change: what makes another program of a lowered one, before it is scheduled.
     """
     options = options or InductorOptions()
-    artifact = compile_plan(graph, plan_graph(graph, options, observe, runtime), options, key)
+    artifact = compile_plan(graph, plan_graph(graph, options, observe, runtime, change), options, key)
     if observe is not None:
         observe("artifact", artifact)
     return artifact
@@ -61,13 +64,17 @@ def compile_plan(graph: Any, plan: KernelPlan, options: InductorOptions, key: st
 
 
 def plan_graph(
-    graph: Any, options: InductorOptions, observe: Observe | None = None, runtime: RuntimeOptions = DEFAULT_OPTIONS
+    graph: Any,
+    options: InductorOptions,
+    observe: Observe | None = None,
+    runtime: RuntimeOptions = DEFAULT_OPTIONS,
+    change: Change | None = None,
 ) -> KernelPlan:
     """Up to the KernelPlan."""
     passes = GRAPH_PASSES if options.numerics == "default" else {}  # they choose other kernels, with other bits
     for graph_pass, applies in islice(passes.items(), options.graph_passes):
         graph = graph_pass(graph) if applies(options) else graph
-    program = lower(graph, options)
+    program = lower(graph, options) if change is None else change(lower(graph, options))
     device_type = next((b.layout.device.type for b in program.buffers.values() if b.layout.device.type != "cpu"), "cpu")
     plan = schedule(program, options, renderer_for(device_type, options).capabilities, _choose(options))
     plan = with_numbers_in_memory(plan, options.numbers_in_memory) if options.numbers_in_memory else plan

@@ -5,7 +5,9 @@ In one line: `optimize(backend=g)(fn)`, where `g(graph) = aot(graph, compiler=h)
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -25,7 +27,7 @@ from .errors import CompileError, TraceworkError
 from .fx_lines import fx_lines, places
 from .lazy_inputs import is_lazy, resolved
 from .observe import Observe, instead_of, nothing, tell
-from .options import Options
+from .options import Options, identity
 
 AOT_STAGES = {"functional": "aotautograd", "between": "between", "attention": "attention"}
 """What observers call the products of aotautograd."""
@@ -318,6 +320,10 @@ class GraphCompiler:
             numbers_in_memory=RECORDED if options.cudagraphs else frozenset(),
         )
         self._runtime = runtime_options(options)
+        self._loops = passes.on_loops(options)
+        self._loops_identity = identity(options, ("loops",))
+        if self._loops_identity is None:  # what was made of such loops is nobody else's
+            self._runtime = dataclasses.replace(self._runtime, disk_cache=False)
 
     @functools.cached_property
     def _changes(self) -> dict[Any, Any]:
@@ -379,7 +385,7 @@ class GraphCompiler:
         return _torch.below_views(gm)
 
     def _plan(self, prims: Any) -> inductor.KernelPlan:
-        return inductor.plan_graph(prims, self.inductor.under(runtime.Settings.now()), runtime=self._runtime)
+        return inductor.plan_graph(prims, self.inductor.under(runtime.Settings.now()), runtime=self._runtime, change=self._loops)
 
     def _loaded(self, artifact: runtime.Artifact) -> Any:
         # capture's guards have compared the inputs
@@ -390,22 +396,24 @@ class GraphCompiler:
         if any(isinstance(x, torch.Tensor) and x.device.type == "cuda" for x in example_inputs):
             runtime.warm_up("cuda", self._runtime)
 
-    def prims(self, gm: torch.fx.GraphModule, spec: Any, passes: Sequence[primops.Pass] | None = None) -> Any:
+    def prims(self, gm: torch.fx.GraphModule, spec: Any, steps: Sequence[primops.Pass] | None = None) -> Any:
         """The graph in prims, simplified by these passes; by all where none are named."""
         left = primops.deterministic_changes() if torch.are_deterministic_algorithms_enabled() else {}
         changes: dict[Any, Any] = {**left, **self._changes}
         graph = primops.decompose(gm, profile=self._profile, spec=spec, changes=changes)
-        return primops.run_passes(graph.replace(editable=True), primops.PRIM_PASSES if passes is None else passes)
+        tidy = primops.run_passes(graph.replace(editable=True), primops.PRIM_PASSES if steps is None else steps)
+        return passes.on_prims(self._options, tidy)
 
     def _artifact(self, prims: Any, cache: runtime.Cache) -> runtime.Artifact:
         devices = frozenset(str(i.spec.device) for i in prims.inputs if hasattr(i.spec, "device"))
         options = self.inductor.under(runtime.Settings.now())
-        facts = runtime.KeyFacts(prims.fingerprint(), options.fingerprint(), self._runtime, devices)
+        changes = () if self._loops is None else (self._loops_identity or uuid.uuid4().hex,)
+        facts = runtime.KeyFacts(prims.fingerprint(), options.fingerprint(), self._runtime, devices, changes)
         key = runtime.cache_key(facts)
 
         def make() -> runtime.Artifact:
             if any(getattr(i.spec, "device", None) == _CPU and len(i.spec.sizes) for i in prims.inputs):
                 runtime.find_compiler(self._options.cxx or None)  # before the work of lowering, which would be in vain
-            return inductor.compile_graph(prims, options, runtime=self._runtime)
+            return inductor.compile_graph(prims, options, runtime=self._runtime, change=self._loops)
 
         return cache.get_or_make(key, make).placed(inductor.places(prims))

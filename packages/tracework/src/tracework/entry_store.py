@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -22,18 +23,17 @@ from tracework_capture import paused_collection, report_uncompiled
 
 from . import _torch, activity
 from .errors import MissingCompiler
-from .options import Options
+from .options import PASS_STAGES, Options, identity
 
 KIND, SUFFIX = "entry", ".twe"
 BACKWARD = "backward"
 """The kind of what is kept of a backward, under the key that the entry with its forward has for it."""
 FREE = frozenset({"cache_dir", "cache_key", "cache_layers", "cache_shared", "jobs", "progress", "suppress_errors"})
 """Options that change nothing of what is captured and compiled."""
-OF_PROGRAM = (
-    *("cudagraph_policy", "guard_filter_fn", "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass"),
-    *("post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
-)
+OF_PROGRAM = ("cudagraph_policy", "guard_filter_fn")
 """Options that are functions of the program, whose code no key has."""
+WITH_IDENTITY = ("partitioner", *itertools.chain(*PASS_STAGES.values()))
+"""Options whose functions a key has where they have a uuid()."""
 
 
 def runtime_options(options: Options) -> runtime.RuntimeOptions:
@@ -105,9 +105,16 @@ class EntryStore:
     def _facts(self) -> str:
         """All that changes what is captured and compiled, beside the program and what guards compare."""
         options = {f.name: getattr(self._options, f.name) for f in dataclasses.fields(self._options) if f.name not in FREE}
+        options |= {name: None for name in WITH_IDENTITY if not isinstance(options[name], str)}
         given = runtime_options(self._options)
         extra = [runtime.package_digest(name, given) for name in ("tracework", "tracework_capture")]
-        extra += [sys.version, numpy.__version__, str(torch.cuda.is_available()), str(torch.cuda.device_count())]
+        extra += [
+            str(identity(self._options)),
+            sys.version,
+            numpy.__version__,
+            str(torch.cuda.is_available()),
+            str(torch.cuda.device_count()),
+        ]
         return runtime.cache_key(runtime.KeyFacts("entry", repr(options), given, frozenset(), tuple(extra)))
 
     def _key(self, key: str) -> str:
@@ -181,11 +188,14 @@ def check_named_compiler(options: Options) -> None:
 
 
 def store_of(options: Options, prepare: Callable[[], object], rest_of: RestOf) -> EntryStore | None:
-    """None where nothing is kept: without a disk cache, with functions of the program among the options, and where products are looked at.
+    """None where nothing is kept: without a disk cache, with functions of the program among the options that have no identity, and where
+    products are looked at.
 
     prepare: imports what compiling takes. rest_of: makes of a recipe, with options and a report, what only some calls need.
     """
     looked_at = options.dump_dir or options.debug or options.diagram or options.kernel_ranges
     if not options.cache or looked_at or any(getattr(options, name) is not None for name in OF_PROGRAM):
+        return None
+    if identity(options) is None:
         return None
     return EntryStore(options, prepare, rest_of)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from .torch_names import torch_names
 from .torch_options import HONOURED_OPTIONS, is_torchs, say_ignored, translated
 
 GraphPass = Callable[..., Any] | Sequence[Callable[..., Any]] | None
-"""A function of a torch.fx.Graph, or several, one after the other."""
+"""A function of a graph, or several, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Options:
         cudagraph_policy: function of a loaded graph (runtime.CompiledFn): True records it, False does not, a callable is called in its place.
         cudagraph_capture_sizes: sizes that are recorded, an int or tuple of ints for each combination; None records each at its second use.
         max_autotune: choose block sizes of kernels for a GPU by measuring them, at the first compilation; results keep their bits.
-        partitioner: "min_cut" or "default" (save what the backward reads).
+        partitioner: "min_cut" or "default" (save what the backward reads), or a function as tracework_aotautograd.PARTITIONERS has them.
         memory_budget: how much of what the backward would read the forward keeps, from 0 (recompute everything) to 1.
         profile: decomposition profile of primops.
         numerics: what has eager's bits: "strict_pointwise" (elements), "strict_reduction" (sums), "strict" (both; docs/guides/numerics.md says where not).
@@ -64,6 +65,8 @@ class Options:
         joint_custom_post_pass: called as joint_custom_pre_pass, after it.
         post_grad_custom_pre_pass: called with each functional torch.fx.Graph, forward and backward apart, before operators are decomposed.
         post_grad_custom_post_pass: called as post_grad_custom_pre_pass, after it.
+        prims_custom_pass: called with each graph of prims, a tracework_primops.PrimGraph; it gives another one, or None where it stays.
+        loops_custom_pass: called with each lowered graph, a tracework_inductor.Program, before loops are fused; gives another one, or None.
     """
 
     cudagraphs: bool | None = field(default=None, metadata={"code": True})
@@ -72,7 +75,7 @@ class Options:
     cudagraph_policy: Callable[..., Any] | None = field(default=None, metadata={"code": False})
     cudagraph_capture_sizes: tuple[int | tuple[int, ...], ...] | None = field(default=None, metadata={"code": False})
     max_autotune: bool = field(default=False, metadata={"code": True})
-    partitioner: str = field(default="min_cut", metadata={"code": True})
+    partitioner: str | Callable[..., Any] = field(default="min_cut", metadata={"code": True})
     memory_budget: float = field(default=1.0, metadata={"code": True})
     profile: str = field(default="prims", metadata={"code": True})
     numerics: str = field(default="default", metadata={"code": True})
@@ -103,6 +106,42 @@ class Options:
     joint_custom_post_pass: GraphPass = field(default=None, metadata={"code": True})
     post_grad_custom_pre_pass: GraphPass = field(default=None, metadata={"code": True})
     post_grad_custom_post_pass: GraphPass = field(default=None, metadata={"code": True})
+    prims_custom_pass: GraphPass = field(default=None, metadata={"code": True})
+    loops_custom_pass: GraphPass = field(default=None, metadata={"code": True})
+
+
+PASS_STAGES = {
+    "captured": ("pre_grad_custom_pass",),
+    "joint": ("joint_custom_pre_pass", "joint_custom_post_pass"),
+    "functional": ("post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
+    "prims": ("prims_custom_pass",),
+    "loops": ("loops_custom_pass",),
+}
+"""Where passes run -> the options that give them, in order."""
+_log = logging.getLogger("tracework.capture.stored")
+
+
+def passes_of(options: Options, stage: str) -> list[tuple[str, Callable[..., Any]]]:
+    """The passes of a stage, each with its option."""
+    return [(name, given) for name in PASS_STAGES[stage] for given in _listed(getattr(options, name))]
+
+
+def _listed(given: GraphPass) -> Sequence[Callable[..., Any]]:
+    if given is None:
+        return ()
+    return given if isinstance(given, (list, tuple)) else (given,)
+
+
+def identity(options: Options, stages: Iterable[str] = (*PASS_STAGES, "partitioner")) -> str | None:
+    """What passes of these stages, and a partitioner, are called in keys; None where one of them cannot be told from others, which is logged."""
+    own = [("partitioner", options.partitioner)] if "partitioner" in stages and callable(options.partitioner) else []
+    given = [row for stage in PASS_STAGES if stage in stages for row in passes_of(options, stage)] + own
+    names = [(name, getattr(each, "uuid", lambda: None)()) for name, each in given]
+    for name, found in names:
+        if found is None:
+            _log.info("nothing is kept: option %s has no uuid(), which tells its passes from others", name)
+            return None
+    return repr(names)
 
 
 @dataclass(frozen=True)
@@ -146,7 +185,8 @@ _CHECKS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     ),
     "int | None": ((int, type(None)), "a positive int or None"),
     "Callable[..., Any] | None": (object, "a callable or None"),
-    "GraphPass": (object, "a function of a torch.fx.Graph, a list of them, or None"),
+    "str | Callable[..., Any]": (object, "a name or a function"),
+    "GraphPass": (object, "a function of a graph, a list of them, or None"),
 }
 
 
@@ -154,13 +194,15 @@ def _checked(name: str, value: Any) -> Any:
     row = OPTION_NAMES[name]
     kind, text = _CHECKS[row.type]
     fits = isinstance(value, kind) and (not row.type.startswith("Callable") or value is None or callable(value))
+    if row.type == "str | Callable[..., Any]":
+        fits = isinstance(value, str) or callable(value)
     if row.type == "GraphPass":
         fits = value is None or callable(value) or (isinstance(value, (list, tuple)) and all(map(callable, value)))
     if row.type == "int | None" and value is not None:
         fits = type(value) is int and value > 0
     if not fits:
         raise InvalidArgument(f"option {name!r} takes {text}, not {value!r}: {row.doc}.")
-    if name in _CHOICES and value not in (words := _CHOICES[name]()):
+    if name in _CHOICES and isinstance(value, str) and value not in (words := _CHOICES[name]()):
         raise InvalidArgument(f"option {name!r} takes one of {', '.join(words)}, not {value!r}: {row.doc}.")
     if name == "memory_budget" and (isinstance(value, bool) or not 0 <= value <= 1):
         raise InvalidArgument(f"option {name!r} takes a number from 0 to 1, not {value!r}: {row.doc}.")

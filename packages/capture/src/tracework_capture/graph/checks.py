@@ -43,7 +43,7 @@ from ..uncompiled import is_of_operators, report_uncompiled, run_again, run_with
 from .constant_data import version_of_example
 from .handlers import is_swallowed
 from .raises import ANYTHING, Raised, exceptions_for_data
-from .regions import copy_like, leaf, with_data
+from .regions import copy_like, gradients_before_hooks, leaf, with_data
 from .replaced import Replaced
 from .sizes import holds
 from .undo import (
@@ -339,7 +339,7 @@ def fresh_seed() -> torch.Tensor:
 
 
 RANDOM_STATE = frozenset({torch.manual_seed, torch.get_rng_state, torch.set_rng_state, fresh_seed})
-_AUTOGRAD = frozenset({torch.autograd.grad, copy_like, with_data, leaf})
+_AUTOGRAD = frozenset({torch.autograd.grad, gradients_before_hooks, copy_like, with_data, leaf})
 """Functions of operators; the history that gradients are asked of is the graph's own."""
 
 _SETTERS = frozenset(write for _, write in _torch.FLAGS.values())

@@ -136,6 +136,19 @@ def copy_like(gradient: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(leaf, requires_grad=False).copy_(gradient)
 
 
+def gradients_before_hooks(outputs: Any, inputs: Any, **options: Any) -> tuple[torch.Tensor | None, ...]:
+    """torch.autograd.grad without the hooks of the leaves among the inputs, which the graph calls itself."""
+    leaves = [inputs] if isinstance(inputs, torch.Tensor) else inputs
+    hooks = [(leaf, leaf._backward_hooks) for leaf in leaves if leaf.is_leaf and leaf._backward_hooks]
+    try:
+        for leaf, _ in hooks:
+            leaf._backward_hooks = None
+        return torch.autograd.grad(outputs, inputs, **options)
+    finally:
+        for leaf, held in hooks:
+            leaf._backward_hooks = held
+
+
 class _WithData(torch.autograd.Function):
     """The data, with the history of the tensor."""
 

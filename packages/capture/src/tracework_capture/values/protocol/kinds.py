@@ -31,7 +31,7 @@ class AbstractTensor(Value):
     """False, or the values of the graph by their fakes, once a backward was run."""
     of_inference = False
     """Whether this graph makes it as an inference tensor."""
-    hooks: frozenset[Any] = frozenset()
+    hooks: tuple[Any, ...] = ()
     """Registered on it in this frame, to take effect after the graph."""
     retains_grad = False
     keeps_leaf = False

@@ -6,25 +6,28 @@ retain_graph the history is freed afterwards; tensors of it that leave the trace
 
 from __future__ import annotations
 
+import functools
 import operator
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 from tracework_primops import FakeTensor
 from tracework_primops.broadcasting import is_dense
 
-from ..._torch import keeping_version
+from ... import _torch
 from ...errors import BreakGraph
-from ...graph.regions import copy_like
-from ...sources import Attr
+from ...graph.regions import copy_like, gradients_before_hooks
+from ...sources import Attr, DictValueAt
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
 from ..protocol.calls import call, method
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
-from ..protocol.value import Emitter, Frame, Value, is_none
-from .hooks import EnterSavedHooks, HookCall, PassThrough, RegisterHook
+from ..protocol.value import Emitter, Frame, SymbolicRaise, Value, is_none
+from .context import set_grad
+from .hooks import DeferredHandle, EnterSavedHooks, HookCall, PassThrough, RegisterHook
 from .leaves import is_new_leaf, leaf_of
 
 
@@ -67,7 +70,7 @@ def grad_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
     asked = [t for t in inputs if t.obj is not None]
     if outside and (len(outside) > 1 or asked not in ([], outside)):
         return frame.break_graph("call_unknown", "torch.autograd.grad through history from outside the captured part")
-    if any(has_hooks(frame, t) for t in inputs) or any(v.retains_grad for v in distinct(frame)):
+    if any(t.hooks or any(tables_of(frame, t)) for t in inputs) or any(v.retains_grad for v in distinct(frame)):
         return frame.break_graph("hook", "torch.autograd.grad of tensors with hooks")
     found = gradients(frame, given.pop("outputs"), given.pop("inputs"), given)
     if not keeps_graph(frame, given):
@@ -91,11 +94,12 @@ def gradients(
     outputs: Any,
     inputs: Any,
     given: dict[str, Value | None],
+    target: Callable[..., Any] = torch.autograd.grad,
 ) -> Value:
     """The node that asks the engine. Where an earlier backward used the history up, the graph ends before that one: eager's engine has
     accumulated some gradients when it comes to what was freed."""
     try:
-        return frame.graph.call(frame, torch.autograd.grad, (outputs, inputs), options(given))
+        return frame.graph.call(frame, target, (outputs, inputs), options(given))
     except BreakGraph as stop:
         if "second time" in stop.detail:
             stop.created_at = frame.graph.freed_at
@@ -138,8 +142,8 @@ def backward(frame: Frame, given: dict[str, Value | None]) -> Value:
         return frame.break_graph("call_unknown", "backward through history from outside the captured part")
     leaves = tensors_of(frame, given["inputs"]) if given["inputs"] is not None else leaves_of(frame)
     retaining = [v for v in distinct(frame) if v.retains_grad and v.node is not None]
-    if given["inputs"] is not None and retaining or any(not t.is_leaf() or has_hooks(frame, t) for t in leaves):
-        return frame.break_graph("hook", "backward to a tensor that has hooks or is no leaf")
+    if given["inputs"] is not None and retaining or any(not t.is_leaf() for t in leaves):
+        return frame.break_graph("hook", "backward to a tensor that is no leaf")
     if any(
         isinstance(user.target, HookCall) for v in retaining for user in v.node.users
     ):  # the engine would give what was there before
@@ -150,8 +154,20 @@ def backward(frame: Frame, given: dict[str, Value | None]) -> Value:
     wanted = {"retain_graph": given["retain_graph"], "create_graph": given["create_graph"]}
     wanted |= {"grad_outputs": given["grad_tensors"], "allow_unused": ConstantValue(True)}
     leaves += retaining
-    found = gradients(frame, outputs, leaves, wanted)
-    accumulate(frame, leaves, found.unpack(frame), create)
+    hooks = [hooks_of(frame, leaf) for leaf in leaves]
+    is_hooked = any(before or after for before, after in hooks)
+    saved = saved_behind(outputs) if is_hooked else {}
+    order = order_of_arrival(frame, outputs, leaves) if is_hooked else []
+    found = gradients(frame, outputs, leaves, wanted, gradients_before_hooks if is_hooked else torch.autograd.grad)
+    arrived = list(zip(leaves, found.unpack(frame), hooks))
+    sums = Sums(frame, [gradient for _, gradient, _ in arrived], create)
+    if not is_hooked:
+        for leaf, gradient, _ in arrived:
+            sums.add(leaf, gradient)
+    else:
+        if any(isinstance(row[1], AbstractTensor) and place not in order for place, row in enumerate(arrived)):
+            return frame.break_graph("hook", "a gradient that comes in no order that hooks could have")
+        run_hooks(frame, [arrived[place] for place in order], sums, saved)
     if not keeps_graph(frame, given):
         history_is_freed(frame)
     return NONE
@@ -172,54 +188,153 @@ def histories_outside(frame: Frame) -> list[AbstractTensor]:
     return [v for v in distinct(frame) if v.obj is not None and v.obj.requires_grad and not leaf_of(frame, v)]
 
 
-HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+# --- hooks of leaves -----------------------------------------------------------------------------------------------------
+
+TABLES = {"_backward_hooks": "register_hook", "_post_accumulate_grad_hooks": "register_post_accumulate_grad_hook"}
+"""Where a leaf has its hooks, those that get the gradient first -> what registers them."""
+Hooks: TypeAlias = "tuple[list[Value], list[Value]]"
 
 
-def has_hooks(frame: Frame, value: AbstractTensor) -> bool:
-    """Whether a hook would run; what was looked at is guarded."""
-    if value.hooks or value.obj is None:
-        return bool(value.hooks)
-    for name in HOOKS:
-        hooks = getattr(value.obj, name)
-        if hooks:
-            return True
-        held = frame.wrap(hooks, Attr(value.source, name))
-        if isinstance(held, DictValue):
-            held.guard_keys(frame)
-    return False
+def tables_of(frame: Frame, leaf: AbstractTensor) -> list[list[Value]]:
+    """The hooks that a leaf had before, by table, in the order in which they run. What was looked at is guarded: the hooks, not the numbers
+    of their handles."""
+    found: list[list[Value]] = []
+    for name in TABLES:
+        table, held = getattr(leaf.obj, name, None), Attr(leaf.source, name)
+        if table:
+            frame.guard("LENGTH", held, len(table))
+            found.append([frame.wrap(hook, DictValueAt(held, place)) for place, hook in enumerate(table.values())])
+            continue
+        found.append([])
+        known = frame.wrap(table, held) if leaf.obj is not None else None
+        if isinstance(known, DictValue):
+            known.guard_keys(frame)
+    return found
+
+
+def hooks_of(frame: Frame, leaf: AbstractTensor) -> Hooks:
+    """What a backward calls with the gradient of a leaf, and what with the leaf when it has accumulated it."""
+    if any(not isinstance(hook, DeferredHandle) for hook in leaf.hooks):
+        frame.break_graph("hook", "backward to a tensor that keeps its gradient")
+    before, after = [
+        held + [handle.hook for handle in leaf.hooks if handle.method == method]
+        for held, method in zip(tables_of(frame, leaf), TABLES.values())
+    ]
+    return before, after
+
+
+def order_of_arrival(frame: Frame, outputs: list[AbstractTensor], tensors: list[AbstractTensor]) -> list[int]:
+    """Which of the tensors get gradients from a backward from here, in this order."""
+    order: dict[int, None] = {}
+    ends, places = [output.example for output in outputs], [tensor.example for tensor in tensors]
+    handles = [place.register_hook(functools.partial(_note, order, n)) for n, place in enumerate(places)]
+    try:
+        with frame.graph.fake_mode:
+            torch.autograd.grad(ends, places, [torch.empty_like(end) for end in ends], retain_graph=True, allow_unused=True)
+    except RuntimeError:  # the backward itself says so
+        return []
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [*order]
+
+
+def _note(order: dict[int, None], place: int, gradient: Any) -> None:
+    order[place] = None
+
+
+def saved_behind(outputs: list[AbstractTensor]) -> dict[int, tuple[FakeTensor, int]]:
+    """What a backward from here reads, with the versions that it has."""
+    nodes = [node for output in outputs for node in _torch.nodes_behind(output.example.grad_fn)]
+    try:
+        saved = [tensor for node in nodes for tensor in _torch.saved_by(node)]
+    except RuntimeError:  # something was written to since, which the backward itself says
+        return {}
+    return {id(t): (t, t.storage.version) for t in saved if isinstance(t, FakeTensor)}
+
+
+def run_hooks(
+    frame: Frame, arrived: list[tuple[AbstractTensor, Value, Hooks]], sums: Sums, saved: dict[int, tuple[FakeTensor, int]]
+) -> None:
+    """Accumulates gradients one after the other, as the engine does, and calls the hooks of each leaf meanwhile, under grad mode as the engine
+    has it. The graph has computed all gradients by then, so that hooks may write to what the engine needs no more alone."""
+    before = torch.is_grad_enabled()
+    set_grad(frame, sums.create)
+    for place, (leaf, gradient, (first, last)) in enumerate(arrived):
+        if not isinstance(gradient, AbstractTensor):
+            frame.break_graph("hook", "a gradient that is None, of which hooks are told")
+        try:
+            for hook in first:
+                gradient = changed_gradient(frame, hook, gradient)
+            if first:
+                sums.shared.add(id(gradient.example.storage))  # a hook may have kept it
+            sums.add(leaf, gradient)
+            for hook in last:
+                if not is_none(hook.call(frame, [leaf], {})):
+                    frame.break_graph("hook", "a hook that runs after accumulating and gives something")
+        except SymbolicRaise as error:
+            frame.break_graph("hook", f"a hook of a leaf that raises: {error}")
+        if (first or last) and place + 1 < len(arrived):
+            refuse_writes(frame, leaf, saved)
+    set_grad(frame, before)
+
+
+def changed_gradient(frame: Frame, hook: Value, gradient: Any) -> Any:
+    """What a hook makes of a gradient."""
+    found = hook.call(frame, [gradient], {})
+    if is_none(found):
+        return gradient
+    kinds = [(t.example.shape, t.example.dtype, t.example.device) for t in (found, gradient) if isinstance(t, AbstractTensor)]
+    if len(kinds) < 2 or kinds[0] != kinds[1]:
+        return frame.break_graph("hook", "a hook that gives another kind of tensor than the gradient")
+    return found
+
+
+def refuse_writes(frame: Frame, leaf: AbstractTensor, saved: dict[int, tuple[FakeTensor, int]]) -> None:
+    """Breaks the graph where hooks wrote to what eager's engine may yet read; what has the leaf's gradient has been read."""
+    for key, (tensor, version) in saved.items():
+        if tensor.storage.version != version:
+            if not tensor.requires_grad or tensor.storage is not leaf.example.storage:
+                frame.break_graph("hook", "a hook that writes to what the backward needs")
+            saved[key] = tensor, tensor.storage.version
 
 
 # --- accumulating --------------------------------------------------------------------------------------------------------
 
 
-def accumulate(frame: Frame, leaves: list[AbstractTensor], gradients: list[Value], create: bool) -> None:
-    """leaf.grad = gradient, or leaf.grad += gradient; a gradient that is another's memory too, or laid out in another way than the leaf
-    (in C order, where that has gaps), is copied.
+class Sums:
+    """How leaves get the gradients of one backward; `create`: a graph of them is made."""
 
-    What retain_grad keeps of a tensor that is no leaf is dense, and a second gradient makes a new sum.
-    """
-    shared = {id(v.example.storage) for v in distinct(frame) if not any(v is g for g in gradients)}
-    for leaf, gradient in zip(leaves, gradients):
+    def __init__(self, frame: Frame, gradients: list[Value], create: bool) -> None:
+        self.frame, self.create = frame, create
+        self.shared = {id(v.example.storage) for v in distinct(frame) if not any(v is g for g in gradients)}
+
+    def add(self, leaf: AbstractTensor, gradient: Value) -> None:
+        """leaf.grad = gradient, or leaf.grad += gradient; a gradient that is another's memory too, or laid out in another way than the leaf
+        (in C order, where that has gaps), is copied.
+
+        What retain_grad keeps of a tensor that is no leaf is dense, and a second gradient makes a new sum.
+        """
+        frame, create = self.frame, self.create
         if not isinstance(gradient, AbstractTensor):
-            continue
+            return
         before, kept = leaf.getattr(frame, "grad"), not leaf.is_leaf()
         if isinstance(before, AbstractTensor):
             operation = operator.add if create or kept else operator.iadd
             after = frame.graph.call(frame, operation, (before, gradient))
             leaf.setattr(frame, "grad", after if create or kept else before)
-            continue
+            return
         storage = id(gradient.example.storage)
         as_leaf = not kept and is_dense(leaf.example.spec.sizes, leaf.example.spec.strides)
         alike = laid_out_alike(gradient.example, leaf.example) if as_leaf else gradient.example.is_contiguous()
-        if (storage in shared or not alike) and not as_leaf and (kept or not create):
-            gradient = frame.graph.call_method(
-                frame, "clone", (gradient,), {"memory_format": ConstantValue(torch.contiguous_format)}
-            )
-        elif (storage in shared or not alike) and as_leaf and not create:
+        if (storage in self.shared or not alike) and not as_leaf and (kept or not create):
+            options = {"memory_format": ConstantValue(torch.contiguous_format)}
+            gradient = frame.graph.call_method(frame, "clone", (gradient,), options)
+        elif (storage in self.shared or not alike) and as_leaf and not create:
             gradient = frame.graph.call(frame, copy_like, (gradient, leaf))
         elif as_leaf and not create and gradient.example._is_view():
             gradient = frame.graph.call_method(frame, "detach", (gradient,))  # as autograd keeps it: a view refuses detach_()
-        shared.add(storage)
+        self.shared.add(storage)
         leaf.setattr(frame, "grad", gradient)
 
 
@@ -262,7 +377,7 @@ def with_freed_history(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Ten
     """A result whose history a backward inside of the compiled function used up; gradients of its leaves cannot be computed."""
     if tensor._is_view():
         tensor = tensor.detach()  # graphs may run without grad mode, and the history of a view that was made so cannot be set
-    with torch.enable_grad(), keeping_version(tensor):
+    with torch.enable_grad(), _torch.keeping_version(tensor):
         result: torch.Tensor = _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
         return result
 

@@ -316,7 +316,7 @@ class DeferredHandle(Handle):
 
     def remove(self, frame: Frame) -> None:
         self.removed = True
-        self.tensor.hooks -= {self}
+        self.tensor.hooks = tuple(hook for hook in self.tensor.hooks if hook is not self)
         frame.mutations.drop(("hook", self))
 
     def reload(self, emit: Emitter) -> str:
@@ -326,9 +326,9 @@ class DeferredHandle(Handle):
 
 
 def register_after_graph(frame: Frame, tensor: AbstractTensor, method: str, hook: Value) -> Handle:
-    """A hook that no backward of this frame may run."""
+    """A hook that is one of the tensor's when the graph has run; a backward of this frame calls it itself."""
     handle = DeferredHandle(tensor, method, hook)
-    tensor.hooks |= {handle}
+    tensor.hooks += (handle,)
     frame.mutations.effect(("hook", handle), lambda emit: emit.load(handle))
     return handle
 
@@ -356,7 +356,7 @@ def retain_grad(frame: Frame, tensor: AbstractTensor, name: str, args: list[Valu
         )
     if tensor.source is not None:
         frame.mutations.call(torch.Tensor.retain_grad, [tensor])
-        tensor.hooks |= {name}
+        tensor.hooks += (name,)
     else:
         tensor.retains_grad = True
     return NONE
