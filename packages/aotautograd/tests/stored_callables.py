@@ -31,10 +31,10 @@ class Backwards(dict):
 class Process:
     """A program compiled by one process, and made again of what that kept."""
 
-    def __init__(self, module, *args):
+    def __init__(self, module, *args, **options):
         self.module, self.args = module, args
         self.compiled, self.backwards, self.reports = [], Backwards(), []
-        self.options = AotOptions(backwards=self.backwards, fallback=False)
+        self.options = AotOptions(backwards=self.backwards, fallback=False, **options)
         mode, gm = FakeMode(), torch.fx.symbolic_trace(module)
         for node, given in zip(self.placeholders(gm), args, strict=True):
             if isinstance(given, torch.Tensor):
@@ -84,6 +84,11 @@ class Views(torch.nn.Module):
 class Writes(torch.nn.Module):
     def forward(self, x, y):
         return (x.add_(y * 1),)
+
+
+class Layers(torch.nn.Module):
+    def forward(self, x, w, v):
+        return ((x @ w).tanh() @ v,)
 
 
 class Trained(torch.nn.Module):

@@ -21,7 +21,19 @@ from .layouts import lay_out
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, in_stages, keep_statistics, narrow_indices, shown_input, split
 from .pieces import depends_on_data, in_pieces
-from .recipes import RECIPE, REFUSED, Captured, NotData, Recipe, Run, guarded, inference_recipe, training_recipe, wrapped_forward
+from .recipes import (
+    RECIPE,
+    REFUSED,
+    Captured,
+    NotData,
+    Recipe,
+    Run,
+    guarded,
+    inference_recipe,
+    of_stage,
+    training_recipe,
+    wrapped_forward,
+)
 from .signature import Signature, TrainingFacts
 from .trace.attention import ALL_SCORES
 from .trace.joint import trace_inference, trace_joint
@@ -278,11 +290,12 @@ def gradients_of(
     for number, (backward, other) in enumerate(zip(program.backwards, made.others, strict=True)):
         keep = partial(_keep_recipe, options, keys[number]) if keys else None
         first = LazyBackward(backward.graph, backward.spec, len(backward.component.tangents), compiler, report, keep)
-        stages = [LazyBackward(stage.graph, stage.spec, 0, compiler, report) for stage in backward.stages]
+        kept = [partial(_keep_recipe, options, of_stage(keys[number], n)) if keys else None for n in range(len(backward.stages))]
+        stages = [LazyBackward(s.graph, s.spec, 0, compiler, report, keep) for s, keep in zip(backward.stages, kept, strict=True)]
         if options.eager_backward or program.saved[0]:
             for part in stages or [first]:
                 part.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
-        run = stage_by_stage(backward.stages, stages, first) if stages else first
+        run = stage_by_stage(made.facts.backwards[number].stages, stages, first) if stages else first
         again = HigherOrder(joint, made.parts, backward.component, compile_gradients, report)
         gradients.append(Gradients(run, again, other.gradients))
     return gradients
@@ -310,7 +323,7 @@ def _training(
     compiled = forward_compiler(program.forward, program.forward_spec)
     recipe: Recipe | NotData
     try:
-        recipe = training_recipe(made.facts, program, getattr(compiled, RECIPE, None), captured)
+        recipe = training_recipe(made.facts, program, getattr(compiled, RECIPE, None), captured, options.buckets)
         keys = recipe["backwards"]
     except NotData as why:
         recipe, keys = why, ()

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import torch.fx as fx
 
-from .signature import Component, Signature
+from .signature import Component, Signature, StageFacts
 
 Compiled = Callable[[list[Any]], Sequence[Any]]
 Report = Callable[[str, str], None]
@@ -65,17 +65,11 @@ class JointProgram:
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a backward: takes values by their numbers, gives the gradients in these places, and what later stages take.
-
-    Numbers: the backward takes the first ones, and what stages hand on has the next, in order. lent: which of its gradients may have memory
-    that later stages read.
-    """
+    """A part of a backward: gives gradients, and behind them what later stages take."""
 
     graph: fx.GraphModule
     spec: GraphSpec
-    takes: tuple[int, ...]
-    gradients: tuple[int, ...]
-    lent: tuple[int, ...]
+    facts: StageFacts
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,14 @@ import torch
 from torch import fx
 
 from . import _torch, signature
-from .signature import InputInfo, InputKind, Mutation, Signature, TrainingFacts
+from .signature import BackwardFacts, InputInfo, InputKind, Mutation, Signature, TrainingFacts
 from .wrappers.autograd import Gradients, wrap_autograd
 from .wrappers.inference import wrap_inference
 from .wrappers.keeping import keeping, keeps_for_backward
 from .wrappers.overlap import Addresses, CompileAnew, guard_overlaps
 from .wrappers.places import guard_places
 from .wrappers.saved_hooks import guard_saved_hooks
+from .wrappers.stages import in_turn
 
 if TYPE_CHECKING:
     from .contracts import Compiled, FunctionalProgram, Report
@@ -98,10 +99,12 @@ def inference_recipe(made: Signature, graph: Any, records: bool, autocast: bool,
     }
 
 
-def training_recipe(facts: TrainingFacts, program: FunctionalProgram, graph: Any, captured: Captured) -> Recipe:
+def training_recipe(
+    facts: TrainingFacts, program: FunctionalProgram, graph: Any, captured: Captured, buckets: tuple[int, int] | None
+) -> Recipe:
     """Of what wrap_autograd gives, with a key for each backward. Raises NotData.
 
-    graph: the recipe of the compiled forward.
+    graph: the recipe of the compiled forward. buckets: as AotOptions has it.
     """
     if graph is None:
         raise NotData("what a graph was compiled to is not kept")
@@ -110,8 +113,6 @@ def training_recipe(facts: TrainingFacts, program: FunctionalProgram, graph: Any
         raise NotData("it is trained, with sizes that may change")
     if facts.signature.shared:
         raise NotData("inputs share memory")
-    if any(backward.stages for backward in program.backwards):
-        raise NotData("its backward is computed in stages")
     modes = _torch.Modes.now()
     number = uuid.uuid4().hex
     return {
@@ -123,9 +124,15 @@ def training_recipe(facts: TrainingFacts, program: FunctionalProgram, graph: Any
         "modes": to_data((modes.records, modes.autocast, modes.keeps_casts)),
         "backwards": [f"{number}-{place}" for place in range(len(program.backwards))],
         "backwards_keep": [keeps_for_backward(backward.graph) for backward in program.backwards],
+        "buckets": to_data(buckets),
         "digest": digest_of(program),
         "captured": described(*captured, facts.signature.inputs),
     }
+
+
+def of_stage(key: str, number: int) -> str:
+    """The key of a stage of a backward."""
+    return f"{key}-{number}"
 
 
 def digest_of(program: FunctionalProgram) -> str:
@@ -194,7 +201,7 @@ def from_recipe(recipe: Recipe, parts: Parts) -> Run | None:
         return guarded(wrap_inference(run, made, recipe["records"]), rest.uncompiled, made, parts.report, parts.addresses)
     facts: TrainingFacts = from_data(recipe["facts"])
     gradients = [
-        rest.gradients_of(place, parts.backward(key), len(one.component.tangents), keeps)
+        rest.gradients_of(place, key, one, keeps)
         for place, (key, one, keeps) in enumerate(
             zip(recipe["backwards"], facts.backwards, recipe["backwards_keep"], strict=True)
         )
@@ -219,25 +226,37 @@ class _Later:
     def uncompiled(self, *args: Any) -> tuple[Any, ...]:
         return self._rest().uncompiled(*args)
 
-    def gradients_of(self, place: int, stored: Callable[[], Compiled | None], tangents: int, keeps: bool) -> Gradients:
+    def gradients_of(self, place: int, key: str, facts: BackwardFacts, keeps: bool) -> Gradients:
         """Those of one component, its backward from the store where it is there."""
+        tangents, backward = len(facts.component.tangents), self._parts.backward
+        stored = [backward(of_stage(key, number)) for number in range(len(facts.stages))] or [backward(key)]
 
-        def run(inputs: list[Any]) -> Sequence[Any]:
-            call = None if _torch.any_batched(inputs[-tangents:]) else stored()
-            if call is None:
-                found: Sequence[Any] = self._rest().gradients[place].run(inputs)
-                return found
-            call = keeping(call) if keeps else call
-            if not _torch.autocast_is_on():
-                return call(inputs)
-            with _torch.without_autocast():
-                return call(inputs)
+        def run(inputs: list[Any]) -> Any:
+            several = _torch.any_batched(inputs[-tangents:])
+            calls = [] if several else [keeping(c) if keeps else c for made in stored if (c := made()) is not None]
+            if len(calls) < len(stored):
+                return self._rest().gradients[place].run(inputs)
+            if facts.stages:
+                return in_turn(facts.stages, [_apart_from_autocast(call) for call in calls], inputs)
+            return _apart_from_autocast(calls[0])(inputs)
 
         return Gradients(
             run,
             lambda *given: self._rest().gradients[place].again(*given),
             lambda *given: self._rest().gradients[place].with_other_data(*given),
         )
+
+
+def _apart_from_autocast(call: Compiled) -> Compiled:
+    """What runs below autograd, whatever the program has turned on."""
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        if not _torch.autocast_is_on():
+            return call(inputs)
+        with _torch.without_autocast():
+            return call(inputs)
+
+    return run
 
 
 def wrapped_forward(call: Compiled, autocast: bool, keeps: bool) -> Compiled:

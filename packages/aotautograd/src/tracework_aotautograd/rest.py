@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -53,7 +54,7 @@ class Rest:
     @functools.cached_property
     def gradients(self) -> list[Gradients]:
         modes = _torch.Modes(*from_data(self._recipe["modes"]))
-        options = self._options
+        options = replace(self._options, buckets=from_data(self._recipe["buckets"]))
         examples = [
             _example(node, row) for node, row in zip(self._placeholders(), self._recipe["captured"]["inputs"], strict=True)
         ]

@@ -233,6 +233,19 @@ class Reads:
 
 
 @dataclass(frozen=True)
+class StageFacts:
+    """A stage of a backward takes values by their numbers, and gives the gradients in these places.
+
+    Numbers: what the backward takes has the first ones, and what stages hand on the next, in order. lent: which of its gradients may have
+    memory that later stages read.
+    """
+
+    takes: tuple[int, ...]
+    gradients: tuple[int, ...]
+    lent: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class BackwardFacts:
     """What the autograd node of a component is told of its backward. Tangents are bits of a number.
 
@@ -240,8 +253,8 @@ class BackwardFacts:
     ".data"); kept_result: which of them is the component's own result; watched: slots of inputs that are computed from anew where they have
     other memory; reaching: for each gradient the tangents that it is computed from; shared: for each tangent those that share history with
     it; readers: for each saved tensor the tangents whose gradients read it, none where all tangents share their history; unsaved_results,
-    unsaved_inputs: pairs of the slot of what eager keeps and the partition does not, and the tangents whose backward reads that; stages: the
-    places of the gradients that each stage of the backward gives, where it has several.
+    unsaved_inputs: pairs of the slot of what eager keeps and the partition does not, and the tangents whose backward reads that; stages: of
+    the backward, where it has several.
     """
 
     component: Component
@@ -255,7 +268,7 @@ class BackwardFacts:
     readers: tuple[int, ...]
     unsaved_results: tuple[tuple[int, int], ...]
     unsaved_inputs: tuple[tuple[int, int], ...]
-    stages: tuple[tuple[int, ...], ...] = ()
+    stages: tuple[StageFacts, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pytest
 import torch
-from stored_callables import Process, Trained, Writes
+from stored_callables import Layers, Process, Trained, Writes
 from tracework_aotautograd import UsageError
 
 
@@ -39,6 +39,26 @@ def test_a_training_step(kept, create_graph):
     assert (
         process.captures == anew + create_graph
     )  # what was compiled for want of a backward is kept, gradients of gradients are not
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["its backward is kept", "its backward is not"])
+def test_a_backward_in_stages(kept):
+    args = [torch.nn.Parameter(torch.rand(3, 3)) for _ in range(3)]
+    process = Process(Layers(), *args, buckets=(1, 1))
+
+    def results(call):
+        first = torch.autograd.grad(call(*args)[0].sin().sum(), args)
+        return [*first, *torch.autograd.grad(call(*args)[0], args, torch.eye(9).view(9, 3, 3), is_grads_batched=True)]
+
+    if kept:
+        results(process.call)
+        assert len(process.backwards) == 3
+    again = process.again()
+    (y,) = again(*args)
+    first = torch.autograd.grad(y.sin().sum(), args)
+    assert process.captures == (not kept) and y.grad_fn is not None
+    for one, other in zip([*first, *results(again)], [*first, *results(Layers())], strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_gradients_that_are_not_what_they_were():

@@ -58,7 +58,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", INLINE, "modules around modules"),
     ("torch.distributed._functional_collectives", INLINE, "collectives as functions"),
     ("torch.distributed", BREAK, "process groups"),
-    ("torch.nn.parallel", BREAK, "process groups"),
+    ("torch.nn.parallel", BREAK, "process groups; the module inside is compiled by itself"),
     ("torch.utils.data", BREAK, "data loading"),
     ("torch.serialization", BREAK, "files"),
     ("torch._subclasses", BREAK, "fake tensors of another compiler"),

@@ -19,7 +19,7 @@ from tracework_primops import checks_indices, copy_node
 
 from .. import _torch
 from ..contracts import Backward, Stage
-from ..signature import InputInfo
+from ..signature import InputInfo, StageFacts
 from .split import has_effect, is_view
 
 __all__ = ["in_stages"]
@@ -124,7 +124,7 @@ def _cut(
         lent = tuple(n for n, g in enumerate(results) if isinstance(g, fx.Node) and _base(g) in bases)
         places = tuple(numbers[node] for node in takes)
         numbers |= {node: len(numbers) + n for n, node in enumerate(handed_on)}
-        stages.append(Stage(graph, spec, places, tuple(group), lent))
+        stages.append(Stage(graph, spec, StageFacts(places, tuple(group), lent)))
     return tuple(stages)
 
 

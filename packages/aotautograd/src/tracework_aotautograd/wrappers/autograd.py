@@ -279,7 +279,9 @@ def _several_nodes(
             return (None, None, *found, *last)
 
         if one.stages:
-            chain = Chain(one.stages, one.reaching, signature.tangents[part.component.tangents[0]].device)
+            chain = Chain(
+                [stage.gradients for stage in one.stages], one.reaching, signature.tangents[part.component.tangents[0]].device
+            )
             function = part.function(made, range(len(slots)), chain.first)
             apply_one = chain.applied(_torch.direct_apply(function, _apart(part)))
         else:

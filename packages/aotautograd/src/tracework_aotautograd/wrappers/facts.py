@@ -45,7 +45,7 @@ def _backward_facts(program: FunctionalProgram, backward: Backward, reads: Reads
         _readers_of_saved(program, backward, sources) if apart else (),
         tuple(results.items()),
         tuple(inputs.items()),
-        tuple(stage.gradients for stage in backward.stages),
+        tuple(stage.facts for stage in backward.stages),
     )
 
 

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import torch
 
 from .. import _torch
-from ..contracts import Compiled, Stage
+from ..contracts import Compiled
+from ..signature import StageFacts
 
 __all__ = ["Chain", "Give", "defined", "stage_by_stage"]
 
@@ -35,27 +36,28 @@ def defined(gradients: Sequence[Any], reaching: Sequence[int], undefined: Sequen
     return [None if bits and not bits & ~missing else gradient for gradient, bits in zip(gradients, reaching, strict=True)]
 
 
-def stage_by_stage(stages: Sequence[Stage], runs: Sequence[Compiled], whole: Whole) -> Callable[[list[Any]], Any]:
-    """What gives an iterator of the gradients of each stage, or all of them at once where several are computed for each."""
+def in_turn(stages: Sequence[StageFacts], runs: Sequence[Compiled], values: list[Any]) -> Iterator[list[Any]]:
+    """The gradients of each stage; values: what the backward takes, in a list that is emptied on the way."""
     last = {number: place for place, stage in enumerate(stages) for number in stage.takes}
-    """Of each value the last stage that takes it."""
+    for place, (stage, run) in enumerate(zip(stages, runs, strict=True)):
+        given = [values[number] for number in stage.takes]
+        for number in stage.takes:
+            if last[number] == place:  # freed by the stage, which empties the list that it is given
+                values[number] = None
+        found = list(run(given))
+        count = len(stage.gradients)
+        values += found[count:]
+        del found[count:]
+        for number in stage.lent:  # whoever gets a gradient may write to it
+            found[number] = found[number].clone()
+        yield found
 
-    def go(values: list[Any]) -> Iterator[list[Any]]:
-        for place, (stage, run) in enumerate(zip(stages, runs, strict=True)):
-            given = [values[number] for number in stage.takes]
-            for number in stage.takes:
-                if last[number] == place:  # freed by the stage, which empties the list that it is given
-                    values[number] = None
-            found = list(run(given))
-            count = len(stage.gradients)
-            values += found[count:]
-            del found[count:]
-            for number in stage.lent:  # whoever gets a gradient may write to it
-                found[number] = found[number].clone()
-            yield found
+
+def stage_by_stage(stages: Sequence[StageFacts], runs: Sequence[Compiled], whole: Whole) -> Callable[[list[Any]], Any]:
+    """What gives an iterator of the gradients of each stage, or all of them at once where several are computed for each."""
 
     def call(inputs: list[Any]) -> Any:
-        return whole(inputs) if whole.takes_several(inputs) else go(inputs)
+        return whole(inputs) if whole.takes_several(inputs) else in_turn(stages, runs, inputs)
 
     return call
 

@@ -32,8 +32,8 @@ def test_stages_have_so_many_bytes(limits, expected, graph, eager_runner):
     )
     stages = programs[0].backwards[0].stages
     inputs_of = programs[0].backwards[0].component.inputs
-    assert [sum(inputs_of[place] > 0 for place in stage.gradients) for stage in stages] == expected
-    parameters = [slot for stage in stages for slot in (inputs_of[place] for place in stage.gradients) if slot]
+    assert [sum(inputs_of[place] > 0 for place in stage.facts.gradients) for stage in stages] == expected
+    parameters = [slot for stage in stages for slot in (inputs_of[place] for place in stage.facts.gradients) if slot]
     assert parameters == [4, 3, 2, 1][: len(parameters)]
     targets = [[n.target for n in stage.graph.graph.nodes if n.op == "call_function"] for stage in stages]
     assert (
