@@ -7,6 +7,7 @@ import pytest
 import torch
 import tracework
 import tracework_capture
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 from training import BACKENDS, check
 
@@ -146,8 +147,112 @@ def test_effects_are_repeated_by_the_backward(function, inside, reentrant, capsy
     actual, *logged_again = calls(tracework.compile(fn, backend="eager"))
     torch.testing.assert_close(actual, expected)
     assert logged_again == logged
-    with pytest.raises(tracework_capture.errors.Unsupported, match="checkpoint"):
-        tracework.compile(fn, backend="eager", fullgraph=True)(torch.ones(3, 4, requires_grad=True))
+    if function is not updating:
+        with pytest.raises(tracework_capture.errors.Unsupported, match="checkpoint"):
+            tracework.compile(fn, backend="eager", fullgraph=True)(torch.ones(3, 4, requires_grad=True))
+
+
+class Counting(torch.nn.Module):
+    """Has statistics that are no parameters, before and behind what is kept for the backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)
+        for name in ("before", "behind"):
+            self.register_buffer(name, torch.zeros(()))
+
+    def forward(self, x):
+        self.before.add_(1)
+        x = self.norm(self.linear(x)).sin() * 2
+        self.behind.add_(1)
+        return x
+
+
+def once(reentrant, block, x):
+    return checkpoint(block, x, use_reentrant=reentrant)
+
+
+def two_of_one_block(reentrant, block, x):
+    return checkpoint(block, checkpoint(block, x, use_reentrant=reentrant), use_reentrant=reentrant)
+
+
+def in_one_that_keeps_nothing(reentrant, block, x):
+    return checkpoint(lambda x: checkpoint(block, x, use_reentrant=False) * 2, x, use_reentrant=reentrant)
+
+
+def in_one_that_keeps_something(reentrant, block, x):
+    return checkpoint(lambda x: checkpoint(block, x * 2, use_reentrant=False).cos(), x, use_reentrant=reentrant)
+
+
+def by_a_function(reentrant, block, x):
+    def normalized(x):
+        return torch.nn.functional.batch_norm(x, block.norm.running_mean, block.norm.running_var, training=True).sin()
+
+    return checkpoint(normalized, x, use_reentrant=reentrant)
+
+
+def in_sequence(reentrant, block, x):
+    return checkpoint_sequential([block, torch.tanh, block], 2, x, use_reentrant=reentrant)
+
+
+NORMALIZING = (
+    *(once, two_of_one_block, in_one_that_keeps_nothing, in_one_that_keeps_something),
+    *(by_a_function, in_sequence),
+)
+
+
+def twice(run, create_graph=False, wrap=lambda block: block):
+    """Gradients, and buffers after the forward and after each of two backwards."""
+    torch.manual_seed(0)
+    block = wrap(Counting().double())
+    x = torch.linspace(-1, 2, 20, dtype=torch.float64).sin().view(5, 4).requires_grad_()
+    y, seen = run(block, x * 1).square().sum(), [[b.clone() for b in block.buffers()]]
+    for _ in range(2):
+        x.grad = None
+        y.backward(retain_graph=True, create_graph=create_graph)
+        seen.append([x.grad.detach().clone(), *(b.clone() for b in block.buffers())])
+    return seen
+
+
+@pytest.mark.filterwarnings("error::tracework.UncompiledWarning")
+@pytest.mark.parametrize("reentrant", [False, True], ids=["recorded", "reentrant"])
+@pytest.mark.parametrize("fn", NORMALIZING, ids=lambda f: f.__name__)
+def test_statistics_are_updated_as_often_as_by_eager(fn, reentrant):
+    run = functools.partial(fn, reentrant)
+    compiled = tracework.compile(run, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(twice(compiled), twice(run))
+
+
+@pytest.mark.parametrize("how", CheckpointImpl)
+def test_statistics_of_a_wrapped_block(how):
+    wrap = functools.partial(checkpoint_wrapper, checkpoint_impl=how)
+    compiled = tracework.compile(lambda block, x: block(x), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(twice(compiled, wrap=wrap), twice(lambda block, x: block(x), wrap=wrap))
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_statistics_and_gradients_of_gradients():
+    run = functools.partial(once, False)
+    compiled = tracework.compile(run, fullgraph=True)
+    torch.testing.assert_close(twice(compiled, True), twice(run, True))
+
+
+def test_a_backend_that_knows_no_checkpoints_gets_none_that_updates_statistics():
+    compiled = tracework.compile(functools.partial(by_a_function, False), backend=lambda gm, inputs: gm.forward)
+    torch.testing.assert_close(twice(compiled), twice(functools.partial(by_a_function, False)))
+
+
+def test_other_writes_run_uncompiled():
+    def run(block, x):
+        def function(x):
+            block.before.add_(3).mul_(2)
+            return block.linear(x).sin()
+
+        return checkpoint(function, x, use_reentrant=False)
+
+    with pytest.warns(tracework.UncompiledWarning, match="what a checkpoint writes"):
+        found = twice(tracework.compile(run, backend="aot_eager", fullgraph=True))
+    torch.testing.assert_close(found, twice(run))
 
 
 def of_an_input(h, c):

@@ -52,7 +52,10 @@ class JointProgram:
     inside a region of "must" but random numbers, and inside one of "prefer" none but those and results of matrix products and
     convolutions; what a region gives to the rest of the graph may be kept, and is not computed again from within another region.
     meta["recompute_reads"] may be a tuple, the same one on all nodes of a checkpoint, of other nodes' "example_value": the tensors whose
-    versions the backward checks, as eager does with the arguments of a checkpoint. Nodes of the backward carry the region of the node
+    versions the backward checks, as eager does with the arguments of a checkpoint. meta["recompute_levels"] has a pair for each
+    checkpoint that a node is in, the innermost first: a value of its own, and whether the backward runs all of the function again, as
+    reentrant ones do. What that writes to inputs it writes again then, and else what comes before the last value that eager keeps.
+    Nodes of the backward carry the region of the node
     that they differentiate as meta["differentiates"].
     """
 

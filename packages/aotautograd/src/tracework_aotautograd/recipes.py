@@ -111,8 +111,8 @@ def training_recipe(
     symbols = captured[0].meta.get("symbols")
     if symbols is not None and symbols.symbols:
         raise NotData("it is trained, with sizes that may change")
-    if facts.signature.shared:
-        raise NotData("inputs share memory")
+    if facts.signature.shared or facts.signature.repeated:
+        raise NotData("inputs share memory" if facts.signature.shared else "a checkpoint writes to inputs")
     modes = _torch.Modes.now()
     number = uuid.uuid4().hex
     return {

@@ -160,6 +160,21 @@ class Component:
 
 
 @dataclass(frozen=True)
+class Repeated:
+    """What a checkpoint writes to an input, which its backward writes again where it computes that anew.
+
+    slot: of the input; tangents: those behind whose gradients the checkpoint is, as the bits of a number. value: the slot of the graph output
+    that the input moves towards by `number`, as running statistics do; None where `number` is added. times: in how many checkpoints it is.
+    """
+
+    slot: int
+    tangents: int
+    number: float
+    value: int | None
+    times: int
+
+
+@dataclass(frozen=True)
 class Signature:
     """The whole calling convention.
 
@@ -170,7 +185,8 @@ class Signature:
     `output_versions` pairs (graph output slot, how often the program wrote to it). `hooked`: slots of leaves with hooks of their own, in
     the order in which eager's backward comes to them, where they are several. `places` has (input slot, the storage offset that it
     was traced with, period) for those where the graph depends on it: it holds for offsets that are a multiple of the period away.
-    `shared`: what the graph takes between the caller's inputs and the constants.
+    `shared`: what the graph takes between the caller's inputs and the constants. `repeated`: in the program's order; all are of the first
+    component then.
     """
 
     inputs: tuple[InputInfo, ...]
@@ -185,6 +201,7 @@ class Signature:
     hooked: tuple[int, ...] = ()
     places: tuple[tuple[int, int, int], ...] = ()
     shared: tuple[SharedMemory, ...] = ()
+    repeated: tuple[Repeated, ...] = ()
 
     @property
     def mutated_in_graph(self) -> frozenset[int]:

@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Any
 from ._torch import errors_become_torchs, under_fx_tracing
 from ._version import __version__
 from .array_functions import wrap_numpy
-from .contracts import BESIDE, ENTRIES, SYMBOLIC_SIZES, Backend, Break, CapturedGraph, EntryStore, InputBinding, Returned
+from .contracts import (
+    BESIDE,
+    ENTRIES,
+    REPEATS_WRITES,
+    SYMBOLIC_SIZES,
+    Backend,
+    Break,
+    CapturedGraph,
+    EntryStore,
+    InputBinding,
+    Returned,
+)
 from .dims import DimRange, mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 from .errors import (
     BREAK_REASONS,
@@ -86,6 +97,7 @@ __all__ = [
     "Returned",
     "STANCES",
     "Slot",
+    "REPEATS_WRITES",
     "SYMBOLIC_SIZES",
     "Stance",
     "StanceMisuse",

@@ -144,12 +144,17 @@ SYMBOLIC_SIZES = "__tracework_symbolic_sizes__"
 """The attribute of a backend whose value true says that what it makes of a graph with symbols serves all sizes that the guards let in."""
 
 
+REPEATS_WRITES = "__tracework_repeats_writes__"
+"""The attribute of a backend whose value true says that the backward of what it makes of a graph repeats what checkpoints write to inputs."""
+
+
 class Backend(Protocol):
     """What turns a captured graph into something callable.
 
     Sizes and ints that change are symbols in the graph (SymInts in the placeholders' meta["example_value"], the present numbers among
     `example_inputs`) where the backend says that it keeps them open, by the attribute SYMBOLIC_SIZES, or gives the graph back as it is.
     What another one makes of a graph may have the present numbers in it: it gets a graph for each, guarded, without symbols.
+    Checkpoints that write to inputs, as batch norm does to its statistics, are in graphs for backends that have the attribute REPEATS_WRITES.
     """
 
     def __call__(self, gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]: ...

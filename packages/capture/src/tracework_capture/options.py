@@ -41,6 +41,7 @@ class CaptureOptions:
     around: called with the code of a frame, gives the context in which the frame is captured and its graph compiled.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for calls that are captured as a whole, and tests.
     empty_graphs: backends are given graphs of those, too.
+    repeats_writes: whether checkpoints in graphs may write to inputs; the attribute REPEATS_WRITES of the backend decides.
     """
 
     fullgraph: bool = False
@@ -62,6 +63,7 @@ class CaptureOptions:
     idle_limit: int = 50_000
     keep_empty: bool = False
     empty_graphs: bool = False
+    repeats_writes: bool = False
     dynamic_sources: frozenset[str] = frozenset()
     static_sources: frozenset[str] = frozenset()
     unbacked_sources: frozenset[str] = frozenset()
@@ -88,6 +90,10 @@ class CaptureOptions:
     def allows_symbolic_sizes(self) -> bool:
         """Whether sizes and ints may be symbols; floats that change are tensors, which no backend takes for constants."""
         return self.symbolic_sizes is not False
+
+    def with_writes(self, repeated: bool) -> "CaptureOptions":
+        """These options with another value of repeats_writes."""
+        return self if repeated is self.repeats_writes else replace(self, repeats_writes=repeated)
 
     def with_sizes(self, symbolic: bool | None) -> "CaptureOptions":
         """These options with another value of symbolic_sizes; false, none is kept that depends on data, either."""

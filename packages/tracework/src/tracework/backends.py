@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import torch
-from tracework_capture import ENTRIES, SYMBOLIC_SIZES
+from tracework_capture import ENTRIES, REPEATS_WRITES, SYMBOLIC_SIZES
 
 from . import _torch
 from .errors import InvalidArgument, UnknownName
@@ -194,6 +194,13 @@ def _keep_sizes_open(backend: Any) -> Any:
     return backend
 
 
+def _own(backend: Backend) -> Backend:
+    """A backend of assemble.py, marked with what those know."""
+    setattr(backend, SYMBOLIC_SIZES, True)
+    setattr(backend, REPEATS_WRITES, True)
+    return backend
+
+
 _last: dict[str, tuple[BackendFactory, Options, Backend]] = {}
 """By name: the backend that was made last without an observer, which equal calls share, so that they share what is compiled."""
 
@@ -205,7 +212,7 @@ def _backend_of(name: str, options: Options, observe: Observe) -> Backend:
     if known is not None and known[0] is factory and known[1] == options and observe is nothing:
         return known[2]
     stored = name in STORED and observe is nothing
-    made: Backend = _keep_sizes_open(_with_store(factory, options) if stored else factory(options, observe))
+    made = _own(_with_store(factory, options) if stored else factory(options, observe))
     if observe is nothing and not options.cudagraphs and name != "cudagraphs":
         _last[name] = factory, options, made
     return made
@@ -362,7 +369,7 @@ def resolve(backend: str | Backend | None, options: Options, observe: Observe, g
         if chosen not in ENGINES:
             return _backend_of(chosen, options, observe)
         factory: Callable[..., Backend] = BACKENDS[chosen]
-        return _keep_sizes_open(factory(options, observe, given.options))
+        return _own(factory(options, observe, given.options))
     foreign = _foreign(chosen)
     passed: dict[str, Any] = {k: v for k, v in (("mode", given.mode), ("options", dict(given.options))) if v}
     if not passed:

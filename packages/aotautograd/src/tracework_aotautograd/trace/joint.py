@@ -20,6 +20,7 @@ from .. import _torch
 from .._torch import edge_of
 from ..contracts import JointProgram
 from ..errors import BehindAHook, FunctionalizationError, Refusal
+from ..partition.split import needed_for
 from ..signature import (
     Component,
     InputInfo,
@@ -27,6 +28,7 @@ from ..signature import (
     Mutation,
     OutputInfo,
     OutputKind,
+    Repeated,
     SharedMemory,
     Signature,
     SizeSlot,
@@ -37,10 +39,11 @@ from ..signature import (
     base_of,
 )
 from .attention import ALL_SCORES, with_attention
-from .components import components
+from .components import components, sources_of
 from .cuts import Edge, behind, find_cuts, gradients_at, made_at, order_of_arrival, passed
 from .masks import without_constant_masks
 from .memory import Cell, Former, Root, dense_order, same_layout
+from .repeats import in_order, tangents_behind
 from .replay import GradientsOf, Replay
 from .run import run_captured
 from .shared import overlaps, shared_memory
@@ -106,6 +109,10 @@ class Trace:
         self.symbols = gm.meta.get("symbols")
         self.mode = FakeMode(self.symbols)
         self.recorder = Recorder(self.mode, needs.former_values)
+        self.recorder.in_checkpoints = [] if with_backward else None
+        self.last_kept: dict[
+            Any, int
+        ] = {}  # of each checkpoint, the place of the captured node that made the last value which eager keeps
         self.with_backward, self.needs = with_backward, needs
         self.attention = AsOneOperator(self.recorder, trained_attention, needs.written_out, reasons)
         self.infos: list[InputInfo] = []
@@ -248,6 +255,7 @@ class Trace:
         for position, view in views.items():
             infos[position] = OutputInfo(OutputKind.FRESH, view.slot, requires_grad=True)
         infos = self._views_of_views(outputs, infos, views)
+        repeated = self._repeated([part for part, _ in parts], [gradients for _, gradients in parts], tangents)
         forward_nodes = [o.node for o in self.graph_outputs]
         recorder.graph.output((*forward_nodes, *(gradient for _, gradients in parts for gradient in gradients)))
         signature = Signature(
@@ -263,6 +271,7 @@ class Trace:
             self.hooked,
             tuple([(slot, *place) for slot, place in recorder.memory.places.items()]),
             self.needs.shared,
+            repeated,
         )
         gm = _torch.graph_module(recorder.graph)
         self._check_counters(signature)
@@ -539,6 +548,29 @@ class Trace:
             infos.append(replace(info, kept=memory, linked=tensors, runs_once=bool(formulas)))
         return tuple(infos), parts, views
 
+    def _repeated(
+        self, parts: Sequence[Component], gradients: Sequence[Sequence[Any]], tangents: Sequence[TangentInfo]
+    ) -> tuple[Repeated, ...]:
+        """What checkpoints write to inputs and the backward writes again."""
+        writes = in_order([w for w in self.recorder.in_checkpoints or () if w.times(self.last_kept)])
+        if not writes or not parts:
+            return ()
+        if any(node.target is torch.autograd.grad for node in self.gm.graph.nodes):
+            raise Refusal("a checkpoint that writes to inputs, with its backward in the same graph")
+        nodes = list(self.recorder.graph.nodes)
+        last = [n for n in nodes if n.op == "placeholder" and n.meta["phase"] == BACKWARD]
+        sources = sources_of(nodes, last)
+        found = []
+        for write in writes:
+            behind = [tangents_behind(write.region, needed_for(of_it, set()), sources) for of_it in gradients]
+            if not any(behind):
+                continue
+            if len(parts) > 1:
+                raise Refusal("a checkpoint that writes to inputs, with results that have nothing in common")
+            value = None if write.value is None else self._add(write.value.meta["val"], write.value)
+            found.append(Repeated(write.slot, behind[0], write.number, value, write.times(self.last_kept)))
+        return tuple(found)
+
     def _undo(self, tangents: Collection[fx.Node]) -> None:
         """Takes out of the graph what an attempt at the gradients put there, and these tangents."""
         graph = self.recorder.graph
@@ -567,6 +599,9 @@ class Trace:
                 if self.recorder.checkpoint_of(node) is not None and not self.needs.former_values:
                     raise _Another(replace(self.needs, former_values=True)) from error
                 raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
+            if self.recorder.in_checkpoints and any(isinstance(x, FakeTensor) for x in saved):  # numbers are kept apart
+                place, level = self.recorder.begin_of(node)
+                self.last_kept[level] = max(place, self.last_kept.get(level, -1))
             if saved or node.name() == "CopySlices":  # which is gone after a backward, too
                 shown = self._kept_for(node, saved)
                 linked = [tensors[id(t)] for t in shown if id(t) in tensors and t.grad_fn is not node]

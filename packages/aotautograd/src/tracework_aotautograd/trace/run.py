@@ -18,7 +18,7 @@ from .tracer import Recorder
 aten = torch.ops.aten
 SHARING = {"unsafe_chunk": aten.chunk, "unsafe_split": aten.split, "unsafe_split_with_sizes": aten.split_with_sizes}
 """Functions whose results lie in their argument's memory, which neither their schemas nor autograd say -> those that give known views."""
-MARKS = ("recompute", "recompute_region")  # contracts.py says what they mean
+MARKS = ("recompute", "recompute_region", "recompute_levels")  # contracts.py says what they mean
 
 
 def run_captured(

@@ -22,6 +22,7 @@ from ..errors import Refusal
 from ..signature import ViewStep
 from .functional_forms import FUNCTIONAL_FORMS, by_schema
 from .memory import Cell, Memory, overlaps_itself
+from .repeats import NORMS, InCheckpoint, writes_of
 from .views import IDENTITY_VIEWS, PHYSICAL
 
 aten = torch.ops.aten
@@ -33,12 +34,14 @@ _NUMBER_DTYPES = frozenset((torch.float64, torch.int64, torch.bool, torch.comple
 
 
 class _Begin(NamedTuple):
-    """Of a captured node: its first autograd node's number, where it is in the program, what its checkpoint reads and which that is."""
+    """Of a captured node: its first autograd node's number, where it is in the program, what its checkpoint reads and which that is, by
+    both of its names."""
 
     number: int
     origin: str
     reads: Reads | None
     region: Any
+    level: Any
 
 
 class Recorder:
@@ -62,6 +65,8 @@ class Recorder:
         self._names: set[str] = set()
         self._begins: list[_Begin] = []  # of each captured node
         self._latest: fx.Node | None = None  # when the captured node being run began
+        self.in_checkpoints: list[InCheckpoint] | None = None
+        """What checkpoints write to inputs, where a backward may repeat it."""
 
     # --- inputs -------------------------------------------------------------------------------------------------------
     def placeholder(self, name: str, val: Any, slot: int | None = None) -> fx.Node:
@@ -102,7 +107,8 @@ class Recorder:
         """The captured node being run; nodes of the forward carry its marks, autograd nodes made from now on belong to it."""
         self.origin, self.marks = origin, marks
         self._latest = self._last_node()
-        within = (reads, marks.get("recompute_region")) if "recompute" in marks else (None, None)
+        (level, _), *_ = marks.get("recompute_levels") or ((None, False),)
+        within = (reads, marks.get("recompute_region"), level) if "recompute" in marks else (None, None, None)
         self._begins.append(_Begin(_torch.sequence_number(), origin, *within))
 
     def saving(self) -> Any:
@@ -147,6 +153,12 @@ class Recorder:
         """Of the captured node that made the autograd node with this number."""
         return self._begins[max(bisect.bisect_right(self._begins, number, key=operator.itemgetter(0)) - 1, 0)]
 
+    def begin_of(self, node: Any) -> tuple[int, Any]:
+        """Which captured node made an autograd node, and in which checkpoint, None where in none."""
+        number = _torch.sequence_number_of(node)
+        place = max(bisect.bisect_right(self._begins, number, key=operator.itemgetter(0)) - 1, 0)
+        return place, self._begins[place].level
+
     def checkpoint_of(self, node: Any) -> Reads | None:
         """What the checkpoint keeps in which an autograd node was made, in the place of what the node would keep."""
         return self._begin_of(_torch.sequence_number_of(node)).reads if self._begins else None
@@ -157,6 +169,8 @@ class Recorder:
         if kind is None:
             kind = _KINDS[func] = _kind_of(func)
         kind(self, func, args, kwargs, out)
+        if self.in_checkpoints is not None and "recompute" in self.marks and self.phase is FORWARD and _writes(func):
+            self.in_checkpoints += writes_of(self, func, args, kwargs, out, len(self._begins) - 1)
 
     def node(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any) -> fx.Node:
         """A node for a call whose arguments are nodes already."""
@@ -423,6 +437,11 @@ def _view(index: int) -> Any:
             recorder.memory.new_view(item, parent, step, picked)
 
     return view
+
+
+@functools.cache
+def _writes(func: Any) -> bool:
+    return func in NORMS or bool(_torch.written_arguments(func._schema))
 
 
 def _kind_of(func: Any) -> Any:

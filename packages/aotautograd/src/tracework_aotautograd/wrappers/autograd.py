@@ -19,6 +19,7 @@ from .. import _torch
 from ..signature import BackwardFacts, InputKind, Reads, Signature, TakenView, TangentInfo, TrainingFacts, base_of
 from ..trace.replay import FormerValue
 from ..trace.shared import row_of
+from .checkpoints import write_again
 from .outputs import aliased, compile_function, is_plain, make_views, output_maker
 from .random_state import States, drawing_again, states_of
 from .stages import Chain, Give, defined
@@ -52,7 +53,10 @@ def copy_in_place_of(tensor: torch.Tensor) -> torch.Tensor:
 
 Ref = weakref.ref[torch.Tensor]
 # inputs read again, versions of the checked ones, random generators, counters of inputs that the graph writes to, those with a history
-Kept = tuple[tuple[Any, ...], tuple[int, ...], States, tuple[tuple[torch.Tensor, int], ...], tuple[Ref, ...]]
+# of their own, what checkpoints write to
+Kept = tuple[
+    tuple[Any, ...], tuple[int, ...], States, tuple[tuple[torch.Tensor, int], ...], tuple[Ref, ...], tuple[torch.Tensor, ...]
+]
 
 
 class Keeper:
@@ -64,6 +68,7 @@ class Keeper:
 
     def __init__(self, facts: TrainingFacts, reads: Reads, watched: Collection[int], linked: Collection[int]) -> None:
         self._infos = infos = facts.signature.inputs
+        self._repeated = facts.signature.repeated
         mutated = facts.signature.changed_unseen
         tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
         needed = [i for i in tensors if i in reads.inputs]
@@ -110,6 +115,7 @@ class Keeper:
             states,
             f"({counters})",
             f"({''.join(f'{x}, ' for x in refs)})",
+            f"({''.join(f'a[{write.slot}], ' for write in self._repeated)})",
         ]
         rows = [f"    row_{place} = row_of(rows[{place}], a).clone()" for place in self._rows]
         return compile_function("keep", "a", [*rows, f"    return {', '.join(values)}"], scope)
@@ -125,7 +131,7 @@ class Keeper:
 
     def check(self, kept: Kept, slots: Collection[int]) -> None:
         """Raises where somebody wrote to one of these inputs since."""
-        inputs, versions, _, counters, _ = kept
+        inputs, versions, _, counters, *_ = kept
         found = [(slot, inputs[slot]._version, version) for slot, version in zip(self._checked, versions, strict=True)]
         for (slot, newer), (counter, before) in zip(self._written.items(), counters, strict=True):
             found.append((slot, counter._version, before + newer))
@@ -428,6 +434,9 @@ class _Part:
             if backward.kept_result is not None:
                 given[backward.kept_result] = f"values[{tangents[0].slot}]"
             lines.append(f"ctx.save_for_backward({', '.join(given)})")
+        if repeated := self._facts.signature.repeated:
+            values = "".join(f"values[{w.value}], " for w in repeated if w.value is not None)
+            lines.append(f"ctx.repeated = (ctx.originals[5], ({values}))")
         if self._watched_results:
             lines.append(f"ctx.counters = ({''.join(f'counter_of(values[{slot}]), ' for slot in self._watched_results)})")
         if self._linked_results:
@@ -462,6 +471,7 @@ class _Part:
         linked, linked_inputs = [*self._linked_results.values()], [*self._linked_inputs.values()]
         kept_result, watched = facts.kept_result, facts.watched
         with_other_data = self._gradients.with_other_data
+        repeated = self._facts.signature.repeated
 
         class CompiledFunction(torch.autograd.Function):
             forward = staticmethod(run)
@@ -477,6 +487,9 @@ class _Part:
                 if saves or once:  # read even when not used: reading raises where the graph has been freed
                     saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors
                 missing = sum(1 << place for place in undefined)
+                if repeated:
+                    tensors, values = ctx.repeated
+                    write_again(repeated, tensors, values, missing)
                 if readers:
                     _check_counters(ctx.counters, readers, missing)
                 if input_readers and ctx.originals is not None:

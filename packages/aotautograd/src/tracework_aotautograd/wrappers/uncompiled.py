@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from tracework_primops import copy_node
 
 from .. import _torch
@@ -69,20 +69,27 @@ def _checkpointed(gm: fx.GraphModule, inside: list[fx.Node], graph: fx.Graph, co
     for node in inside:
         inner[node] = copy_node(part, node, inner.__getitem__)
     part.output(tuple(inner[n] for n in made))
-    run = _Checkpoint(_torch.graph_module(part, gm).forward, len(given))
+    run = _Checkpoint(_torch.graph_module(part, gm).forward, len(given), _is_whole(inside))
     results = graph.call_function(run, tuple(copies[n] for n in (*given, *others)))
     for place, node in enumerate(made):
         copies[node] = graph.call_function(operator.getitem, (results, place))
 
 
+def _is_whole(inside: list[fx.Node]) -> bool:
+    """Whether a checkpoint is a reentrant one."""
+    return any(whole for node in inside for _, whole in node.meta.get("recompute_levels", ()))
+
+
 class _Checkpoint:
-    """A call of `forward` whose first arguments are those of the checkpoint; the others are what its function reads beside them."""
+    """A call of `forward` whose first arguments are those of the checkpoint; the others are what its function reads beside them. whole: the
+    backward runs all of it again."""
 
     __name__ = "checkpoint"
 
-    def __init__(self, forward: Callable[..., Any], count: int) -> None:
-        self._forward, self._count = forward, count
+    def __init__(self, forward: Callable[..., Any], count: int, whole: bool) -> None:
+        self._forward, self._count, self._whole = forward, count, whole
 
     def __call__(self, *args: torch.Tensor) -> Any:
         given, others = args[: self._count], args[self._count :]
-        return checkpoint(lambda *given: self._forward(*given, *others), *given, use_reentrant=False)
+        with set_checkpoint_early_stop(not self._whole):
+            return checkpoint(lambda *given: self._forward(*given, *others), *given, use_reentrant=False)

@@ -23,7 +23,8 @@ import inspect
 import logging
 import operator
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,16 @@ class Effects:
         self.raised: list[Raised] = []  # by operators that may raise, which depends on data
         self.writing = 0  # operators that write to what they are given
         self.drawing = 0  # operators that draw random numbers
+
+    @contextmanager
+    def normalizing(self) -> Iterator[set[Any]]:
+        """The statistics that are written to inside."""
+        before, self.statistics = self.statistics, set()
+        inside = self.statistics
+        try:
+            yield inside
+        finally:
+            self.statistics = before | inside
 
     def note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """FakeMode.recorder"""

@@ -21,7 +21,7 @@ import torch
 from .. import _C, _torch
 from ..bytecode.resume import code_that_raises, original_code
 from ..code_origin import is_of_torch
-from ..contracts import BESIDE, SYMBOLIC_SIZES, Break, PlainFrame, Recompile, Stored
+from ..contracts import BESIDE, REPEATS_WRITES, SYMBOLIC_SIZES, Break, PlainFrame, Recompile, Stored
 from ..errors import (
     BackendError,
     CaptureError,
@@ -447,14 +447,15 @@ class FrameCallback:
         the present ones only."""
         own, handled, capture_frame = backend is self.backend, sys.exc_info()[1], self.prepare()
         known = True if getattr(backend, SYMBOLIC_SIZES, False) else False if own and self.fixes_sizes else None
+        options = self.options.with_writes(bool(getattr(backend, REPEATS_WRITES, False)))
         try:
-            captured = capture_frame(given, backend, self.options.with_sizes(known), history, disabled_call)
+            captured = capture_frame(given, backend, options.with_sizes(known), history, disabled_call)
         except SizesBurntIn as burnt:
             captured = None
             forget_frames(burnt, handled)
         if own and (captured is None or not captured.given_back):
             self.fixes_sizes = True
-        return captured or capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
+        return captured or capture_frame(given, backend, options.with_sizes(False), history, disabled_call)
 
     def history(self, code: types.CodeType) -> History:
         """Sizes seen for this code."""

@@ -56,17 +56,31 @@ def checkpointed(
         set_grad(frame, False)
     reads = tuple(a.example for a in args if isinstance(a, TensorValue))  # the backward refuses others than they were
     region = Region(frame, function, *args, *kwargs.values())
-    found = function.call(frame, list(args), kwargs)
-    if torch.is_grad_enabled() and (changed := region.what_changed()):
+    with frame.recording.effects.normalizing() as statistics:
+        found = function.call(frame, list(args), kwargs)
+    if torch.is_grad_enabled() and (changed := what_changed(frame, region, statistics, how)):
         return frame.break_graph("checkpoint_effects", f"the function {changed}")
     if cut_off:
         set_grad(frame, True)
     nodes = region.nodes()
+    name = f"{nodes[0].name} {len(nodes[0].meta.get('recompute_levels', ()))}" if nodes else ""
     for node in nodes:
         node.meta.setdefault("recompute", how)
         node.meta.setdefault("recompute_region", nodes[0].name)
         node.meta["recompute_reads"] = reads  # one in another's is computed anew with what it reads
+        node.meta["recompute_levels"] = (*node.meta.get("recompute_levels", ()), (name, reentrant is not False))
     return found
+
+
+def what_changed(frame: Frame, region: Region, statistics: set[Any], how: str) -> str:
+    """Words for the break, or an empty text where there is nothing but writes to inputs that the backward repeats."""
+    written = region.written() | statistics
+    if not written or region.changes_objects():
+        return region.what_changed() or ("updates statistics" if statistics else "")
+    fakes = (n.meta.get("example_value") for n in frame.graph.graph.nodes if n.op == "placeholder")
+    inputs = [x for x in fakes if isinstance(x, torch.Tensor) and not x.requires_grad and x.layout is torch.strided]
+    is_known = written <= {x.storage for x in inputs} and how == "must"  # a policy may keep what updates statistics
+    return "" if frame.options.repeats_writes and is_known else "writes to tensors that it did not make"
 
 
 def requires_grad(value: Value) -> bool:
