@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ...errors import RenderError
-from ...ir.body import Axis, Instruction, LoopBody, Ref
+from ...ir.body import Axis, Instruction, LoopBody
 from ...ir.index import Expr, Size, constant_product, product, substitute, symbol
 from ...ir.scalar_ops import COLUMNS, SCALAR_OPS, compute_dtype
 from ...schedule.plan import LoopKernel, Pass, index_checks
@@ -33,9 +33,10 @@ from .peeling import ONE_BY_ONE, Peeled, done_once, peeled, rows_put
 from .put_rows import write_put_rows
 from .reuse import kept_rows
 from .row_values import computed_ahead
-from .rows import POSITIONS, in_whole_lanes, row_in_lanes
+from .rows import POSITIONS, dtype_of, in_whole_lanes, row_in_lanes
 from .scans import carried, in_groups, scan_in_groups
 from .segments import Segment, segments
+from .shares import row_in_shares, shares_of
 from .statements import STATEMENTS
 from .streams import (
     SHORTEST,
@@ -395,8 +396,10 @@ class CppKernel:
         for p in self.kernel.passes:
             if p.level == "outer":
                 self._outer_pass(p)
+            elif (shares := shares_of(self, p)) is not None:
+                row_in_shares(self, p, shares)
             else:
-                self._row_pass(p)
+                self.row_pass(p)
         for _ in range(loops):
             self.w.close()
 
@@ -527,7 +530,8 @@ class CppKernel:
     def _outer_pass(self, p: Pass) -> None:
         self.statements(p.body.instructions, {})
 
-    def _row_pass(self, p: Pass) -> None:
+    def row_pass(self, p: Pass) -> None:
+        """What a pass does with a row."""
         near = rows_ahead(self.kernel, p)
         p = computed_ahead(self, p)
         reductions = [i for i in p.body.instructions if i.op == "reduce"]
@@ -614,7 +618,7 @@ class CppKernel:
         names: dict[str, str] = {}
         for i in reductions:
             name, kind, value = i.args[:3]
-            dtype = compute_dtype(_dtype(p, value))
+            dtype = compute_dtype(dtype_of(p, value))
             text = CPP_TYPES[dtype]
             acc = f"a{self.counter}"
             self.counter += 1
@@ -653,7 +657,7 @@ class CppKernel:
         self._declare_scans(p, block)
         defined = [i for i in p.body.instructions if i.op == "define"]
         for i in defined:
-            dtype = compute_dtype(_dtype(p, i.args[1]))
+            dtype = compute_dtype(dtype_of(p, i.args[1]))
             self.locals[i.args[0]] = (f"d{self.counter}", dtype)
             self.w.line(f"{CPP_TYPES[dtype]} d{self.counter}[{block}] __attribute__((aligned(64)));")
             self.counter += 1
@@ -724,12 +728,6 @@ def _array(width: int | None) -> str:
 
 def _start(kind: str, text: str) -> str:
     return REDUCTIONS[POSITIONS.get(kind, kind)][0](text)
-
-
-def _dtype(p: Pass, value: Ref) -> torch.dtype:
-    dtype = p.body.instructions[value.position].dtype
-    assert dtype is not None
-    return dtype
 
 
 OMP_REDUCTION = {

@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import torch
+
 from ...ir.body import Axis, Instruction, Ref
 from ...ir.index import Size, symbol
 from ...ir.scalar_ops import compute_dtype
@@ -116,9 +118,14 @@ def _fits(kind: str, element: str) -> bool:
 
 
 def _type(p: Pass, value: Ref) -> str:
+    return CPP_TYPES[compute_dtype(dtype_of(p, value))]
+
+
+def dtype_of(p: Pass, value: Ref) -> torch.dtype:
+    """The type of a value that there is."""
     dtype = p.body.instructions[value.position].dtype
     assert dtype is not None
-    return CPP_TYPES[compute_dtype(dtype)]
+    return dtype
 
 
 def row_in_lanes(
