@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .errors import AotError, PartitionError, Refusal, UsageError
     from .options import AotOptions
     from .partition import PARTITIONERS
+    from .partition.trade_off import TradeOff, trade_off
     from .signature import Signature
     from .text import functional_graph, functional_module
     from .trace.joint import trace_inference, trace_joint
@@ -35,6 +36,7 @@ __all__ = [
     "Refusal",
     "Report",
     "Signature",
+    "TradeOff",
     "UsageError",
     "__version__",
     "aot_compile",
@@ -45,6 +47,7 @@ __all__ = [
     "rewrite",
     "trace_inference",
     "trace_joint",
+    "trade_off",
     "uncompiled",
 ]
 
@@ -54,6 +57,7 @@ HOMES: Mapping[str, str] = {
     "Signature": ".signature",
     **dict.fromkeys(("aot_compile", "inference_program"), ".api"),
     "rewrite": ".trace.rewritten",
+    **dict.fromkeys(("TradeOff", "trade_off"), ".partition.trade_off"),
     "uncompiled": ".wrappers.uncompiled",
     **dict.fromkeys(("FunctionalProgram", "GraphCompiler", "GraphSpec", "JointProgram", "Report"), ".contracts"),
     **dict.fromkeys(("AotError", "PartitionError", "Refusal", "UsageError"), ".errors"),

@@ -32,9 +32,10 @@ class AotOptions:
     backward ("auto": on accelerators only). fallback: whether a refused graph runs eagerly (True) or raises (False).
     eager_backward: compile the backward together with the forward instead of at the first backward call. memory_budget: how much of
     what the partitioner would keep it may keep, in bytes, from 0 (inputs and random numbers alone) to 1; the rest is computed again in
-    the backward, cheap ops first. rewrite: called with each functional graph that was traced, forward and backward in one, before it is cut,
-    and whether it is of an inference; changes it in place. answers: kept from run to run, so that a graph which was cut before is not cut
-    again. addresses: tensors -> something that is equal where their memory begins at the same addresses, or RuntimeError; for whoever has a
+    the backward, what takes least time by a prediction (`trade_off` shows it for a row of budgets). rewrite: called with each functional
+    graph that was traced, forward and backward in one, before it is cut, and whether it is of an inference; changes it in place.
+    answers: kept from run to run, so that a graph which was cut before is not cut again.
+    addresses: tensors -> something that is equal where their memory begins at the same addresses, or RuntimeError; for whoever has a
     quicker way to ask than Tensor.data_ptr for each. attention: types of devices for which flex_attention
     becomes one operator (of tracework_primops), since what compiles the graphs has a kernel of it; on others all scores are computed.
     trained_attention: the same for attention that is written out and trained. channels_last: lay images out channels-last inside of a graph

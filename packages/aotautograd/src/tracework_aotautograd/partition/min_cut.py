@@ -8,7 +8,6 @@ rematerialisation by min-cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,9 +16,10 @@ from torch import fx
 from ..contracts import JointProgram
 from ..flow import INFINITE, Edge, known_side
 from ..options import Answers, AotOptions
+from .budget import Choice, Problem
 from .cost import kept_bytes
 from .default import default, is_constant
-from .recompute import Recompute, Rules, is_matmul, is_random, of_target
+from .recompute import Rules, is_random
 from .split import JointParts, frontier, kept_inputs, lent_results, shown_input, through_views, with_bases
 
 MAX_UNIT = 2**20
@@ -27,12 +27,39 @@ MAX_UNIT = 2**20
 
 def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list[fx.Node]:
     """Values to save. Inputs that may be kept as they are cost little: they are alive already."""
+    if options.memory_budget < 1.0:
+        return [*chosen(joint, parts, options).kept]
     readers = frontier(parts)
-    rules = Rules.of(joint.graph.graph.nodes, _costly(parts, options), lent_results(joint, parts))
+    return _solve(joint, parts, options, readers, _rules(joint, parts, options))
+
+
+def _rules(joint: JointProgram, parts: JointParts, options: AotOptions) -> Rules:
+    return Rules.of(joint.graph.graph.nodes, _costly(parts, options), lent_results(joint, parts))
+
+
+def chosen(joint: JointProgram, parts: JointParts, options: AotOptions) -> Choice:
+    """The values to save, with what they come to."""
+    readers, rules = frontier(parts), _rules(joint, parts, options)
     saved = _solve(joint, parts, options, readers, rules)
-    if options.memory_budget >= 1.0:
-        return saved
-    return _within_budget(saved, options.memory_budget, rules, lambda r: _solve(joint, parts, options, readers, r))
+    problem = problem_of(joint, parts, options, readers, rules)
+    whole = problem.choice(saved)
+    return whole if options.memory_budget >= 1.0 else problem.solve(options.memory_budget * whole.bytes)
+
+
+def problem_of(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> Problem:
+    """What to keep where all but random numbers may be computed again."""
+    allowed = replace(
+        rules, allowed=frozenset(n for n in joint.graph.graph.nodes if n.op == "call_function" and not is_random(n))
+    )
+    values = _ancestors(readers, parts, allowed)
+    shown = with_bases(n for n in parts.forward_outputs if isinstance(n, fx.Node))
+    inputs = kept_inputs(joint, parts)
+    prices = Prices(rules, inputs, shown)
+    unkept = frozenset(n for n in values if n in rules.forced or isinstance(n.meta.get("val"), (tuple, list)))
+    costs = {n: 0.0 if n in unkept else float(prices.capacity(n, 1)) for n in values}
+    sizes = {n: 0 if n in inputs or is_constant(n) else kept_bytes(n) for n in values}
+    free = frozenset(n for n in values if allowed.may(n))
+    return Problem(values, frozenset(readers), free, unkept, costs, sizes, options.answers)
 
 
 def _solve(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> list[fx.Node]:
@@ -41,36 +68,6 @@ def _solve(joint: JointProgram, parts: JointParts, options: AotOptions, readers:
     shown = with_bases(n for n in parts.forward_outputs if isinstance(n, fx.Node))
     prices = Prices(rules, kept_inputs(joint, parts), shown)
     return _cut(_ancestors(readers, parts, rules), set(readers), prices, options.answers)
-
-
-def _within_budget(saved: list[fx.Node], budget: float, rules: Rules, solve: Callable[[Rules], list[fx.Node]]) -> list[fx.Node]:
-    """The fewest ops computed again, cheap ones first, with which the kept bytes are within the budget."""
-    limit = budget * _new_bytes(saved)
-    candidates = sorted(
-        _before(saved, rules), key=lambda n: (is_matmul(n), of_target(n.target) is Recompute.NEVER, -kept_bytes(n))
-    )
-    low, high = 0, len(candidates)
-    while low < high:
-        middle = (low + high) // 2
-        found = solve(replace(rules, allowed=frozenset(candidates[:middle])))
-        low, high = (low, middle) if _new_bytes(found) <= limit else (middle + 1, high)
-    return solve(replace(rules, allowed=frozenset(candidates[:low])))
-
-
-def _new_bytes(saved: list[fx.Node]) -> int:
-    return sum(kept_bytes(n) for n in saved if n.op != "placeholder")
-
-
-def _before(saved: list[fx.Node], rules: Rules) -> list[fx.Node]:
-    """What the saved values are made of and may not be computed again by the rules alone."""
-    found: dict[fx.Node, None] = {}
-    waiting = list(saved)
-    while waiting:
-        node = waiting.pop()
-        if node not in found and node.op == "call_function":
-            found[node] = None
-            waiting.extend(node.all_input_nodes)
-    return [n for n in found if not rules.may(n) and not is_random(n)]
 
 
 def _costly(parts: JointParts, options: AotOptions) -> bool:
