@@ -177,3 +177,31 @@ def test_in_a_backward_it_is_an_error(own):
     result = tracework.compile(lambda x: Doubled.apply(x * 3, own).sin())(x)
     with pytest.raises(RuntimeError, match=MESSAGE):
         result.sum().backward()
+
+
+def writes(x, y):
+    y.add_(1)
+    return x + y
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_an_operator_that_writes_to_what_it_says_it_reads(raises, monkeypatch):
+    """It is named with its argument, once, in a warning; with torch's setting for tests in an error."""
+    import torch._functorch.config as settings
+
+    if raises:
+        monkeypatch.setattr(settings, "error_on_custom_op_aliasing", True)
+    with torch.library._scoped_library("tracework_lies", "FRAGMENT") as library:
+        library.define(f"writes_{raises}(Tensor x, Tensor y) -> Tensor")
+        library.impl(f"writes_{raises}", writes, "CPU")
+        torch.library.register_fake(f"tracework_lies::writes_{raises}", lambda x, y: torch.empty_like(x), lib=library)
+        operator = getattr(torch.ops.tracework_lies, f"writes_{raises}").default
+        compiled = tracework.compile(lambda x, y: operator(x.sin(), y) * 2)
+        message = rf"tracework_lies::writes_{raises} writes to its argument 'y'"
+        given = torch.ones(2, 3), torch.zeros(2, 3)
+        with pytest.raises(RuntimeError, match=message) if raises else pytest.warns(UserWarning, match=message):
+            compiled(*given)
+        if not raises:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                same(compiled(*given), operator(given[0].sin(), given[1]) * 2 - 2)

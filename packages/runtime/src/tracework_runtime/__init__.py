@@ -22,6 +22,7 @@ from tracework_runtime.cudagraph import (
 from tracework_runtime.device import DEVICES
 from tracework_runtime.errors import (
     ArtifactError,
+    BrokenPromise,
     BuildError,
     CacheCorrupt,
     CacheForeign,
@@ -56,6 +57,7 @@ __all__ = [
     "Artifact",
     "ArtifactError",
     "Binaries",
+    "BrokenPromise",
     "BuildError",
     "Cache",
     "CacheCorrupt",

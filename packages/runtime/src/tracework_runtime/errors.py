@@ -7,6 +7,7 @@ from typing import Any
 
 __all__ = [
     "ArtifactError",
+    "BrokenPromise",
     "BuildError",
     "CacheCorrupt",
     "CacheForeign",
@@ -55,6 +56,10 @@ class RuntimeFailure(_Pickled, Exception):
 
 class ArtifactError(RuntimeFailure):
     """Bytes that are no Artifact, are damaged, or were written by a newer format."""
+
+
+class BrokenPromise(RuntimeFailure, RuntimeError):
+    """An operator of the program did what its schema says it does not."""
 
 
 class BuildError(RuntimeFailure):

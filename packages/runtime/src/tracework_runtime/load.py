@@ -34,6 +34,7 @@ from tracework_runtime.launch import cpp as launch_cpp
 from tracework_runtime.launch import triton as launch_triton
 from tracework_runtime.observe import Observer, no_observer
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
+from tracework_runtime.promises import look_at_operators
 from tracework_runtime.watch import Watch
 
 __all__ = ["CompiledFn", "load", "warm_up", "watched"]
@@ -123,6 +124,7 @@ def load(
             if mine:
                 namespace.update(builder(mine, options, store, artifact))
         _make_call(artifact, namespace)
+        look_at_operators(namespace, options.check_operators)
     if not callable(namespace.get("call")):
         raise ArtifactError(f"artifact {artifact.key[:12]}: its host program defines no call(args)")
     gpus = _gpus(artifact)

@@ -54,6 +54,11 @@ class RuntimeOptions:
     )
     graph_partition: bool = _option(True, changes_code=False, doc="record the parts of what cannot be recorded as a whole")
     cudagraph_or_error: bool = _option(False, changes_code=False, doc="raise NotRecorded instead of running kernel by kernel")
+    check_operators: str = _option(
+        "warn",
+        changes_code=False,
+        doc="what follows where a first call finds out that an operator breaks its schema: off, warn, raise",
+    )
 
     def fingerprint(self) -> str:
         """A hash of the fields that can change generated code."""

@@ -28,7 +28,9 @@ from .options import PASS_STAGES, Options, identity
 KIND, SUFFIX = "entry", ".twe"
 BACKWARD = "backward"
 """The kind of what is kept of a backward, under the key that the entry with its forward has for it."""
-FREE = frozenset({"cache_dir", "cache_key", "cache_layers", "cache_shared", "jobs", "progress", "suppress_errors"})
+FREE = frozenset(
+    {"cache_dir", "cache_key", "cache_layers", "cache_shared", "jobs", "progress", "suppress_errors", "check_operators"}
+)
 """Options that change nothing of what is captured and compiled."""
 OF_PROGRAM = ("cudagraph_policy", "guard_filter_fn")
 """Options that are functions of the program, whose code no key has."""
@@ -51,6 +53,7 @@ def runtime_options(options: Options) -> runtime.RuntimeOptions:
         graph_partition=options.graph_partition,
         cudagraph_or_error=options.cudagraph_or_error,
         cudagraph_policy=options.cudagraph_policy,
+        check_operators=options.check_operators,
     )
 
 

@@ -46,6 +46,7 @@ class Options:
         cache_layers: cache folders that are only read, between colons, asked in this order for what cache_dir does not have.
         cache_shared: folder, or address such as s3://bucket/cache (by fsspec), that machines share; it takes a cache_key that they have in common.
         cxx: C++ compiler; empty finds one.
+        check_operators: whether the first call of an operator of the program is compared with its schema: "off", "warn" or "raise".
         suppress_errors: run a graph uncompiled, with a warning, when its compilation fails, whatever the backend.
         guard_filter_fn: drops guards; unsafe, as in torch.compile.
         dynamic_sources: comma-separated names (x, x:0, self.table) whose sizes and numbers are symbols from the first capture on.
@@ -87,6 +88,7 @@ class Options:
     cache_layers: str = field(default="", metadata={"code": False})
     cache_shared: str = field(default="", metadata={"code": False})
     cxx: str = field(default="", metadata={"code": True})
+    check_operators: str = field(default="warn", metadata={"code": False})
     suppress_errors: bool = field(default=False, metadata={"code": False})
     guard_filter_fn: Callable[..., Any] | None = field(default=None, metadata={"code": False})
     dynamic_sources: str = field(default="", metadata={"code": False})
@@ -222,6 +224,7 @@ def _words(package: str, table: str) -> Callable[[], Collection[str]]:
 
 
 _CHOICES: Mapping[str, Callable[[], Collection[str]]] = {
+    "check_operators": lambda: ("off", "warn", "raise"),
     "numerics": _words("tracework_primops", "NUMERICS"),
     "partitioner": _words("tracework_aotautograd", "PARTITIONERS"),
     "profile": _words("tracework_primops", "PROFILES"),
@@ -253,6 +256,7 @@ def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -
         "cache_shared": config.cache_shared,
         "cxx": config.cxx,
         "suppress_errors": config.suppress_errors or settings.suppress_errors,
+        "check_operators": settings.check_operators,
         "dynamic_sources": settings.dynamic_sources or config.dynamic_sources,
         "dynamic_values": settings.dynamic_values or config.dynamic_values,
         "static_sources": settings.static_sources or config.static_sources,

@@ -36,6 +36,8 @@ HONOURED_SETTINGS: Mapping[str, tuple[str, str]] = {
     "unbacked_sources": ("unbacked_sources", ""),
     "job_id": ("TRACEWORK_JOB_ID", ""),
     "force_disable_caches": ("cache", ""),
+    "check_custom_op_aliasing": ("check_operators", 'False is "off"'),
+    "error_on_custom_op_aliasing": ("check_operators", 'True is "raise"'),
     "activation_memory_budget": ("memory_budget", ""),
 }
 """Field -> what it sets here, and what to know."""
@@ -89,7 +91,7 @@ IGNORED_SETTINGS = {
         " cudagraph_backend_support_input_mutation force_cudagraph_gc caching_precompile strict_precompile _save_config_ignore"
         " same_two_models_use_fp64 repro_tolerance repro_level repro_forward_only repro_ignore_non_fp cache_key_tag"
         " compiled_autograd_kwargs_override enable_p2p_compilation debug_assert fake_tensor_* generate_fake_kernels_from_real_mismatches"
-        " check_custom_op_aliasing error_on_custom_op_aliasing custom_op_default_layout_constraint decompose_custom_triton_ops"
+        " custom_op_default_layout_constraint decompose_custom_triton_ops"
         " disable_guess_zero_tangent_for_mutated_input_subclass enable_complex_wrapper force_non_lazy_backward_lowering"
         " guess_tangent_strides_as_outputs selective_decompose static_weight_shapes unlift_effect_tokens"
         " unsafe_treat_script_objects_as_zero_size view_replay_for_aliased_outputs check_shape_env_recorded_events"
@@ -233,7 +235,16 @@ class Settings:
     unbacked_sources: str = ""
     job_id: str = ""
     force_disable_caches: bool = False
+    check_custom_op_aliasing: bool = True
+    error_on_custom_op_aliasing: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def check_operators(self) -> str:
+        """What the option is by default."""
+        if not self.check_custom_op_aliasing:
+            return "off"
+        return "raise" if self.error_on_custom_op_aliasing else "warn"
 
     @property
     def dynamic(self) -> bool | None:
