@@ -345,6 +345,11 @@ def aliased_argument(schema: Any) -> int | None:
     return None
 
 
+def wait_tensor() -> Any:
+    """The operator that waits for a collective; where torch has any."""
+    return torch.ops._c10d_functional.wait_tensor.default
+
+
 @cache
 def draws(target: Any) -> bool:
     """Whether what a node calls takes numbers from a generator. What is given where another operator drew, as the backward of attention is,

@@ -333,6 +333,34 @@ def distributed_is_initialized() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
+Placement: Any = getattr(getattr(torch._C, "_distributed", None), "Placement", None)
+"""How a dimension of a mesh shares a tensor; None in versions of torch in which that is a class of Python, and a DTensor no node."""
+
+
+def is_distributed_tensor(cls: type) -> bool:
+    """Whether it is torch's DTensor, whose gradients say themselves how they are shared."""
+    return Placement is not None and cls.__name__ == "DTensor" and cls.__module__ in _MODULES_OF_DTENSORS
+
+
+_MODULES_OF_DTENSORS = ("torch.distributed.tensor", "torch.distributed.tensor._api")
+
+
+def placements_of_gradient(placements: Any) -> Any:
+    """How a gradient is shared of a tensor that is shared so: that of a sum over processes is the same for each of its terms."""
+    if not any(placement.is_partial() for placement in placements):
+        return placements
+    replicate = sys.modules["torch.distributed.tensor.placement_types"].Replicate
+    return tuple(replicate() if placement.is_partial() else placement for placement in placements)
+
+
+def waited_for(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that a collective gives, once it is there; others as they are."""
+    if type(tensor) is torch.Tensor or type(tensor).__name__ != "AsyncCollectiveTensor":
+        return tensor
+    found: torch.Tensor = tensor.trigger_wait()  # type: ignore[attr-defined]
+    return found
+
+
 def has_gradient(operator: Any) -> bool:
     """Whether an operator of a library has a formula for its gradient."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "Autograd")

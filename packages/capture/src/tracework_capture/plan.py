@@ -31,6 +31,8 @@ class Learnt:
     """Conditions on data whose arms are not selected (interp.select)."""
     fixed_dims: frozenset[tuple[Any, int]] = frozenset()
     """Dims that were opened on a guess, and that the program fixes (graph.inputs)."""
+    fixed_sizes: bool = False
+    """Sizes of tensors are numbers: a tensor is distributed (values.torch.distributed_tensor)."""
 
     def __or__(self, other: Learnt) -> Learnt:
         return Learnt(**{name: getattr(self, name) | getattr(other, name) for name in self.__dataclass_fields__})
@@ -57,6 +59,7 @@ RETRIES = {
     "hook_asked": RetryRow("a hook of a module is not taken off, or its handle is looked at", from_start=True),
     "hook_untraced": RetryRow("a hook of a tensor cannot be traced"),
     "guess_fixed": RetryRow("a size that might have changed is fixed by the program"),
+    "sizes_fixed": RetryRow("a tensor is distributed, whose sizes are numbers", from_start=True),
     "initialised": RetryRow("a lazy module has its parameters now", free=True),
     "by_rounds": RetryRow("a later round of a loop breaks: all rounds share what is compiled", changes=(("unrolls", False),)),
     "without_sizes": RetryRow(

@@ -57,6 +57,8 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("torch.nn.init._no_grad_trunc_normal_", BREAK, "draws again until all numbers fit"),
     ("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", INLINE, "modules around modules"),
     ("torch.distributed._functional_collectives", INLINE, "collectives as functions"),
+    ("torch.distributed.tensor._api.distribute_module", INLINE, "hooks of modules"),
+    ("torch.distributed.tensor.parallel.style", INLINE, "hooks of modules"),
     ("torch.distributed", BREAK, "process groups"),
     ("torch.nn.parallel", BREAK, "process groups; the module inside is compiled by itself"),
     ("torch.utils.data", BREAK, "data loading"),

@@ -383,6 +383,11 @@ _SCATTERS = frozenset(
 )
 
 
+def _waits(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """Eager puts the result of a collective into a tensor that waits when it is read; graphs wait themselves."""
+    _pure(recorder, _torch.wait_tensor(), args, kwargs, out)
+
+
 def _scatter(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """Eager copies the memory behind the first argument and writes there: what shares a place with what is written changes, too. Only
     of what an expand shows several times it makes separate elements."""
@@ -467,6 +472,8 @@ def _dense_gradients(kind: Any, place: int, name: str) -> Any:
 def _kind_of_dense(func: Any) -> Any:
     if func in FUNCTIONAL_FORMS:
         return FUNCTIONAL_FORMS[func]
+    if func.name() == "_c10d_functional::_wrap_tensor_autograd":
+        return _waits
     if func in _SCATTERS:
         return _scatter
     if _torch.written_arguments(func._schema):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import operator
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from ..signals import let_through
 from ..sources import Const, Source
 from .checks import isolate_node
 from .constant_data import learn, numbers_alone, with_numbers
+from .distributed import Masks, refuse_draws
 from .handlers import is_managed, is_swallowed
 from .settings import guard_choices, with_defaults
 from .sizes import UnspecialisedNumbers, bind_sizes, expression_node
@@ -76,6 +78,7 @@ class GraphBuilder:
         self.freed_at = -1  # the step of the captured frame at which a backward first used a history up
         self.tensor_values: dict[int, Any] = {}  # id of a fake -> the value of its tensor (values/protocol/memory.py)
         self.wrapper_values: dict[int, Any] = {}  # the same of tensors of wrapper subclasses, by id of their examples
+        self.masks: Masks | None = None  # once a tensor is distributed
         self.history_freed: Any = False  # or the same table, once a backward used a history up
         self._reads = self._raising = self._writing = self._drawing = 0
         self._by_tensor: dict[int, fx.Node] = {}
@@ -309,10 +312,18 @@ class GraphBuilder:
         if self.symbols is not None:
             self.symbols.origin = frame.user_location()
         try:
-            with self.fake_mode, torch_functions_off():  # those of the program's classes were asked
-                if kind == "call_method":
-                    return getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
-                return target(*fake_args, **fake_kwargs)
+            if self.masks is not None:
+                refuse_draws(target, fake_args, fake_kwargs)
+            with (
+                self.fake_mode,
+                torch_functions_off(),
+                self.masks or contextlib.nullcontext(),
+            ):  # those of the program's classes were asked
+                function = getattr(fake_args[0], target) if kind == "call_method" else target
+                found = function(*(fake_args[1:] if kind == "call_method" else fake_args), **fake_kwargs)
+                if self.masks is not None:
+                    self.masks.leave(found)
+                return found
         except (BreakGraph, RecursionError):
             raise
         except Exception as error:

@@ -118,6 +118,8 @@ def changed_gaps(frame: Frame, tensor: torch.Tensor, source: Source, role: str) 
     """Dims whose stride is no product of sizes and was another one before, as that of a part of memory that grows: they become symbols."""
     if frame.options.dynamic is False or not frame.options.allows_symbolic_sizes or tensor.layout is not torch.strided:
         return frozenset()
+    if frame.plan.learnt.fixed_sizes:
+        return frozenset()
     if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
         return frozenset()
     found: list[int] = []
@@ -159,6 +161,9 @@ def dynamic_dims(frame: Frame, tensor: torch.Tensor, source: Source, role: str) 
     """Which dims of an input become symbols: those that are marked, and those that changed, or all, unless they are static."""
     marks, shape, key = marks_at(frame, tensor, source), tuple(tensor.shape), str(source)
     if not frame.options.allows_symbolic_sizes or tensor.layout is not torch.strided:
+        return frozenset()
+    if frame.plan.learnt.fixed_sizes and not marks.strict:
+        frame.inputs.shapes_seen[key] = shape
         return frozenset()
     if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
         if marks.strict:

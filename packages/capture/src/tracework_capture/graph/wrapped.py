@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from .. import _torch
-from .wrapper_context import Context
+from .wrapper_context import Context, Incomparable
 
 __all__ = [
     "Construct",
@@ -35,11 +35,11 @@ __all__ = [
 def is_wrapper(cls: type) -> bool:
     """Whether tensors of a class can be taken apart and put together, and gradients of theirs are made of the same parts.
 
-    Those of distributed tensors are otherwise, as that of a sum over processes is no sum: they break the graph.
+    Of torch's distributed ones those are DTensors.
     """
     has_parts = hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
     own = cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # type: ignore[attr-defined]
-    return has_parts and own and not cls.__module__.startswith("torch.distributed.")
+    return has_parts and own and (not cls.__module__.startswith("torch.distributed.") or _torch.is_distributed_tensor(cls))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +75,8 @@ class Structure:
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Structure:
         names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+        if _torch.is_distributed_tensor(type(tensor)) and any(hasattr(placement, "mask_buffer") for placement in context[0]):
+            raise Incomparable("a mask")
         parts = [getattr(tensor, name) for name in names]
         inner = tuple(cls.of_part(part) for part in parts)
         facts = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.requires_grad
@@ -100,6 +102,8 @@ class Structure:
         """`is_of` with all that it needs at hand: a guard of each call."""
         cls, names, dtype, requires_grad = self.cls, self.names, self.dtype, self.requires_grad
         sizes, strides, keeps = self.sizes, self.strides, self.context.is_of
+        if _torch.is_distributed_tensor(cls):  # tuples of placements, sizes and strides, which nobody changes
+            keeps = self.context.fresh().__eq__
         is_open = None in (*sizes, *strides)
         inner = [(name, row.holds) for name, row in zip(names, self.inner) if row is not None]
 
@@ -121,12 +125,34 @@ class Structure:
 
     def is_like(self, other: Structure) -> bool:
         """Whether tensors of both differ in nothing but sizes, strides, dtypes, and what their plain parts are."""
-        if other.cls is not self.cls or other.names != self.names or not self.context.is_of(other.context.fresh()):
+        if other.cls is not self.cls or other.names != self.names or not self._keeps_what(other):
             return False
         for mine, its in zip(self.inner, other.inner):
             if mine is not its and (type(mine) is not type(its) or mine is None or not mine.is_like(its)):  # type: ignore[arg-type]
                 return False
         return True
+
+    def _keeps_what(self, other: Structure) -> bool:
+        if _torch.is_distributed_tensor(self.cls):
+            return bool(self.context.fresh()[0] == other.context.fresh()[0])  # beside placements there are sizes and strides
+        return self.context.is_of(other.context.fresh())
+
+    @functools.cached_property
+    def of_gradient(self) -> Structure:
+        """That which gradients of a result of the graph are brought to."""
+        if not _torch.is_distributed_tensor(self.cls):
+            return self
+        placements, meta, order, _ = self.context.fresh()
+        return replace(
+            self, context=Context((_torch.placements_of_gradient(placements), meta, order, False)), requires_grad=False
+        )
+
+    def brought_here(self, gradient: Any) -> Any:
+        """A gradient of this structure, which may be that of another tensor that is distributed otherwise."""
+        if not _torch.is_distributed_tensor(type(gradient)) or not _torch.is_distributed_tensor(self.cls):
+            return gradient
+        placements = self.context.fresh()[0]
+        return gradient if gradient.placements == placements else gradient.redistribute(placements=placements)
 
     @functools.cached_property
     def is_asked(self) -> bool:
@@ -179,7 +205,7 @@ class Structure:
         for name, inner in zip(self.names, self.inner):
             if not isinstance(inner, Held):
                 part = getattr(tensor, name)
-                found += [part] if inner is None else inner.parts(part)
+                found += [_torch.waited_for(part)] if inner is None else inner.parts(part)
         return found
 
     def together(self, parts: Iterator[torch.Tensor]) -> torch.Tensor:
@@ -214,9 +240,11 @@ class Gradient:
     that is None.
 
     Its backward inside of the graph says so, while that is traced or runs; outside it is put together accordingly.
+    is_whole: its one part is the carrier's gradient, as large as the tensor, of which the input has but a share.
     """
 
     structure: Structure | None = None
+    is_whole = False
 
 
 class _Together(torch.autograd.Function):
@@ -231,14 +259,20 @@ class _Together(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        if ctx.found is None:
+            gradient = ctx.structure.of_gradient.brought_here(gradient)
         structure = Structure.of(gradient) if is_wrapper(type(gradient)) else None
         parts = [] if structure is None else structure.parts(gradient)
         fits = structure is not None and [(part.shape, part.dtype) for part in parts] == ctx.facts
         if ctx.found is None and structure is not None:  # inside of the graph it was taken for one like the result
-            fits = fits and ctx.structure.is_like(structure)
+            fits = fits and ctx.structure.of_gradient.is_like(structure)
         if ctx.found is not None:
-            ctx.found.structure = structure.outside(gradient) if structure is not None and fits else None
+            is_whole = not fits and len(parts) == 1 and parts[0].shape == gradient.shape
+            ctx.found.structure = structure.outside(gradient) if structure is not None and (fits or is_whole) else None
+            ctx.found.is_whole = is_whole
             if not fits:
+                if is_whole and structure is not None:
+                    (gradient,) = parts_of_gradient(structure, gradient)
                 return None, None, gradient, *[None] * len(ctx.facts)
         if structure is None or not fits:
             whose, kind = ctx.structure.cls.__name__, type(gradient).__name__
@@ -254,6 +288,8 @@ class _Apart(torch.autograd.Function):
     def forward(ctx: Any, structure: Structure, found: Gradient | None, tensor: torch.Tensor) -> Any:
         parts = [part.detach() for part in structure.parts(tensor)]
         ctx.structure, ctx.found = Structure.of(tensor) if structure.is_open else structure, found
+        if found is None:
+            ctx.structure = ctx.structure.of_gradient
         # not the parts themselves: the history that they have would be in itself, which no collector of garbage sees
         ctx.facts = [(tuple(part.shape), part.stride(), {"dtype": part.dtype, "device": part.device}) for part in parts]
         ctx.set_materialize_grads(False)
@@ -269,7 +305,7 @@ class _Apart(torch.autograd.Function):
         if ctx.found is not None:
             if ctx.found.structure is None:
                 return None, None, given[0]
-            structure, parts = ctx.found.structure.like(ctx.structure), given[1:]
+            structure, parts = ctx.found.structure.like(ctx.structure), given[:1] if ctx.found.is_whole else given[1:]
         whole = [zeros(*facts) if part is None else part for part, facts in zip(parts, ctx.facts)]
         return None, None, together_of_gradients(structure, whole)
 

@@ -9,7 +9,8 @@
 - tensors: tensor, storage, subclass
 - modules: module, functional_call, copies
 - regions/, opaque_call
-- the rows of torch's functions, and existing objects: functions, existing, results, collectives
+- the rows of torch's functions, and existing objects: functions, existing, results, collectives,
+  distributed_tensor
 """
 
 from . import (  # noqa: F401
@@ -19,6 +20,7 @@ from . import (  # noqa: F401
     context,
     copies,
     data_calls,
+    distributed_tensor,
     dtypes,
     existing,
     extrema,

@@ -30,19 +30,25 @@ STATE = "default_group"
 """The row of guards.kinds.STATES that guards all that is asked of groups."""
 
 
+def guard_groups(frame: Frame) -> None:
+    """What follows holds for the groups that there are."""
+    guard_state(frame, STATE)
+    frame.memory.only_now = "process groups are those of this process"
+
+
 @wraps(dist.ProcessGroup)
 def wrap_group(frame: Frame, obj: Any, source: Source) -> Value:
     """A group that is there: which one it is is guarded."""
     if type(source) is not Const:
         frame.guard("IDENTITY", source, obj)
-    guard_state(frame, STATE)
+    guard_groups(frame)
     return ConstantValue(obj, source)
 
 
 @call("torch.distributed.distributed_c10d._WorldMeta.WORLD", policy=Policy.EVALUATED)
 def group_of_all(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.distributed.group.WORLD"""
-    guard_state(frame, STATE)
+    guard_groups(frame)
     group = dist.group.WORLD
     return ConstantValue(None) if group is None else ConstantValue(group, Attr(Const(dist.group), "WORLD"))
 
@@ -51,7 +57,7 @@ def asked(module: str, name: str) -> Handler:
     """A query of groups, by the name of a function that may not be there yet."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        guard_state(frame, STATE)
+        guard_groups(frame)
         return fold(frame, getattr(sys.modules[module], name), args, kwargs)
 
     return handler
@@ -122,7 +128,7 @@ def operator_row(operator: Any, name: str) -> Handler:
         if name not in FUNCTIONAL or histories and not has_gradient(operator.default):
             return frame.break_graph("call_skipped", f"{operator}; {CURE}")
         importlib.import_module("torch.distributed._functional_collectives")  # which says what the operators give
-        guard_state(frame, STATE)
+        guard_groups(frame)
         args = [named(value) for value in args]
         kwargs = {key: named(value) for key, value in kwargs.items()}
         return call_torch(frame, operator, args, kwargs)

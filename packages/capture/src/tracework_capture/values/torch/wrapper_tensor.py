@@ -17,12 +17,14 @@ from tracework_primops import Condition
 from tracework_primops.fake.convert import scaled_strides
 
 from ... import _C
-from ..._torch import torch_functions_off
+from ..._torch import is_distributed_tensor, torch_functions_off
 from ...errors import BreakGraph
+from ...graph.distributed import Masks
 from ...graph.inputs import LAYOUT, lift_tensor, open_layout
 from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, View, Wrap, is_differentiable, is_wrapper
 from ...graph.wrapper_context import Context, Incomparable
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
+from ...plan import Again, Learnt
 from ...sources import Attr, Source, TensorSize, TensorStride
 from ..number.symint import SymNumber
 from ..objects.construction import MADE_IN_GRAPHS
@@ -174,6 +176,8 @@ class WrapperTensorValue(SubclassTensorValue):
         """The value of a tensor; the one that is known where the operation gave an argument back."""
         known: WrapperTensorValue | None = frame.graph.wrapper_values.get(id(example))
         if known is None:
+            if is_distributed_tensor(type(example)):
+                fix_sizes(frame, example)
             known = frame.graph.wrapper_values[id(example)] = cls(node, example, type(example), source, obj)
             known.graph, known.grad_at_start = frame.graph, frame.modes.grad_at_start
             frame.memory.only_now = (
@@ -297,6 +301,16 @@ class WrapperTensorValue(SubclassTensorValue):
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+
+
+def fix_sizes(frame: Frame, example: Any) -> None:
+    """Captures the frame again with numbers for all sizes where a distributed tensor is met."""
+    if not frame.plan.learnt.fixed_sizes and frame.options.dynamic is not False and frame.options.allows_symbolic_sizes:
+        raise Again("sizes_fixed", Learnt(fixed_sizes=True))
+    if any(type(size) is not int for size in example.shape):
+        frame.break_graph("tensor_subclass", "a DTensor with a size that changes")
+    if frame.graph.masks is None:
+        frame.graph.masks = Masks()
 
 
 OPERATORS = frozenset(

@@ -1,0 +1,197 @@
+"""DTensors in compiled functions, and models that parallelize_module splits, in two processes: one graph each, with eager's values, classes,
+placements and gradients, and equal graphs on both ranks."""
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+import tracework
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from tracework_runtime import counters
+
+MESH: DeviceMesh
+STEPS = 3
+
+
+# --- functions of a DTensor ---------------------------------------------------------------------------------------------
+
+
+def products(d):
+    return d @ d.t()
+
+
+def local(d):
+    return d.sin().to_local().cos()
+
+
+def whole(d):
+    return d.sin().full_tensor().cos() * d.size(0)
+
+
+def sum_over_processes(d):
+    return d.sum(0)
+
+
+def replicated(d):
+    return d.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()]).square()
+
+
+def asks(d):
+    return d * d.device_mesh.size() + (d.placements[0].is_shard() if d.placements != (Replicate(),) else 2)
+
+
+def made_inside(d):
+    local = DTensor.from_local(d.to_local().sin(), MESH["all"], [Partial()])
+    return local.redistribute(placements=[Replicate()]).cos(), distribute_tensor(
+        torch.ones(2, 4), MESH, [Shard(1)], src_data_rank=None
+    )
+
+
+FUNCTIONS = [products, local, whole, sum_over_processes, replicated, asks, made_inside]
+
+
+def run(f: Callable[..., Any], placement: Any) -> list[Any]:
+    """Results, and the gradient."""
+    d = distribute_tensor(torch.arange(24.0).reshape(4, 6), MESH, [placement], src_data_rank=None).requires_grad_()
+    found = f(d)
+    results = list(found) if isinstance(found, tuple) else [found]
+    sum(plain(result, whole=True).square().sum() for result in results).backward()
+    return [*results, d.grad]
+
+
+def plain(tensor: Any, whole: bool = False) -> torch.Tensor:
+    if not isinstance(tensor, DTensor):
+        return tensor + 0
+    return (tensor.full_tensor() if whole else tensor.to_local()) + 0
+
+
+def check(found: list[Any], expected: list[Any], what: str) -> None:
+    for f, e in zip(found, expected, strict=True):
+        assert isinstance(f, DTensor) == isinstance(e, DTensor), what
+        if isinstance(e, DTensor):
+            facts = [(t.placements, t.shape, t.stride(), t.requires_grad, t.device_mesh) for t in (f, e)]
+            assert facts[0] == facts[1], (what, facts)
+        torch.testing.assert_close(plain(f), plain(e), msg=lambda text: f"{what}: {text}")
+
+
+# --- models -------------------------------------------------------------------------------------------------------------
+
+
+class MLP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x)))
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x):
+        heads = (layer(x).unflatten(2, (-1, 4)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        return self.out(F.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.attention, self.mlp = nn.LayerNorm(8), nn.LayerNorm(8), Attention(), MLP()
+
+    def forward(self, x):
+        x = x + self.attention(self.first(x))
+        return x + self.mlp(self.second(x))
+
+
+class Language(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.block, self.norm, self.head = nn.Embedding(16, 8), Block(), nn.LayerNorm(8), nn.Linear(8, 16)
+
+    def forward(self, tokens):
+        return self.head(self.norm(self.block(self.embedding(tokens))))
+
+
+def columns_and_rows() -> tuple[nn.Module, torch.Tensor]:
+    """Distributed tensors between the layers, and as the result."""
+    plan: Any = {"up": ColwiseParallel(use_local_output=False), "down": RowwiseParallel(use_local_output=False)}
+    return parallelize_module(MLP(), MESH, plan), torch.randn(4, 8)
+
+
+def sequences() -> tuple[nn.Module, torch.Tensor]:
+    """All that a transformer has: rows and columns, sequences split between, inputs prepared."""
+    gathered = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
+    plan: Any = {
+        "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        **{name: SequenceParallel() for name in ("block.first", "block.second", "norm")},
+        **{f"block.{name}": gathered for name in ("attention", "mlp")},
+        **{f"block.{name}": ColwiseParallel() for name in ("attention.q", "attention.k", "attention.v", "mlp.up")},
+        **{f"block.{name}": RowwiseParallel(output_layouts=Shard(1)) for name in ("attention.out", "mlp.down")},
+        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+    }
+    return parallelize_module(Language(), MESH, plan), torch.randint(16, (2, 6))
+
+
+def train(make: Callable[[], tuple[nn.Module, torch.Tensor]]) -> None:
+    """The same steps of a plain model and a compiled one."""
+    torch.manual_seed(0)
+    expected, x = make()
+    torch.manual_seed(0)
+    model, _ = make()
+    compiled = tracework.compile(model, fullgraph=True)
+    optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01) for m in (expected, model)]
+    for step in range(STEPS):
+        before = counters().get("load", 0)
+        results = expected(x), compiled(x)
+        check([results[1]], [results[0]], make.__name__)
+        for result in results:
+            plain(result, whole=True).square().sum().backward()
+        for (name, p), q in zip(expected.named_parameters(), model.parameters(), strict=True):
+            check([q.grad], [p.grad], f"{make.__name__}, {name}, step {step}")
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        assert (loaded := counters().get("load", 0) - before) == (0 if step else 2), (make.__name__, step, loaded)
+
+
+def compare(rank: int, store: str) -> None:
+    """All of it, in one of two processes."""
+    global MESH
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    MESH = init_device_mesh("cpu", (2,), mesh_dim_names=("all",))
+    texts: list[str] = []
+    for f in FUNCTIONS:
+        for placement in (Shard(0), Replicate()):
+            compiled = tracework.compile(f, backend=lambda gm, inputs: texts.append(gm.code) or gm.forward, fullgraph=True)
+            check(run(compiled, placement), run(f, placement), f"{f.__name__} of {placement}, as captured")
+    for f in (whole, sum_over_processes, replicated, made_inside):
+        check(run(tracework.compile(f, fullgraph=True), Shard(0)), run(f, Shard(0)), f.__name__)
+    for make in (columns_and_rows, sequences):
+        train(make)
+    digests: list[Any] = [None, None]
+    dist.all_gather_object(digests, hashlib.sha256("".join(texts).encode()).hexdigest())
+    assert len(texts) == 2 * len(FUNCTIONS) and digests[0] == digests[1], "ranks have other graphs"
+    dist.destroy_process_group()
+
+
+def test_distributed_tensors_in_two_processes(tmp_path):
+    mp.spawn(compare, (str(tmp_path / "store"),), nprocs=2)
