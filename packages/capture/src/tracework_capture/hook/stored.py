@@ -85,6 +85,7 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Sco
             raise NotPortable(f"the code of {inlined.co_qualname}, which was traced into, is not found again")
     return writer.document(
         process=PROCESS,
+        number=uuid.uuid4().hex,
         guards=guards,
         operators=[writer.object(operator) for operator in sorted(operators, key=str)],
         conditions=conditions,
@@ -271,6 +272,8 @@ class _Frame:
     waiting: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     plain: dict[str, int] = dataclasses.field(default_factory=dict)
     """For calls in which another process found nothing to compile: how often they are still taken for such."""
+    changed: set[str] = dataclasses.field(default_factory=set)
+    """Numbers of entries that something has changed for."""
 
 
 class _Nowhere:
@@ -337,13 +340,16 @@ class StoredEntries:
         found = self._store.get(key)
         return [] if found is None else marshal.loads(found)
 
-    def _add(self, key: str, data: dict[str, Any]) -> None:
-        """Beside what others, of this process too, have stored meanwhile; of what is not compiled, and of entries, the latest stay."""
-        found = [*self._all(key), data]
+    def _add(self, frame: _Frame, data: dict[str, Any]) -> None:
+        """Beside what others, of this process too, have stored meanwhile; of what is not compiled, and of entries, the latest stay. Those of a
+        program that was edited since are the last to be looked at, and the first to go."""
+        found = [*self._all(frame.key), data]
         of_kind = [known for known in found if ("plain" in known) is ("plain" in data)]
+        changed = [known for known in of_kind if known.get("number") in frame.changed]
         if len(of_kind) > MOST_ENTRIES:
-            found.remove(of_kind[0])
-        self._store.put(key, marshal.dumps(found))
+            found.remove(changed[-1] if changed else of_kind[0])
+        found.sort(key=lambda known: known.get("number") in frame.changed)
+        self._store.put(frame.key, marshal.dumps(found))
 
     @paused_collection()
     def entry(
@@ -365,6 +371,8 @@ class StoredEntries:
                 try:
                     entry = loads(data, code, scope, self._store, owner, history)
                 except (Changed, GuardBuildError, BreakGraph) as why:
+                    if frame is not None:
+                        frame.changed.add(data["number"])
                     log.debug("%s: a stored entry does not serve: %s", options.shown(code), why)
                     continue
                 if holds(entry.program):
@@ -405,7 +413,7 @@ class StoredEntries:
             frame = self._frame(code, options, outermost)
             call = description_of(slots)
             if frame is not None and not any(data.get("plain") == call for data in self._all(frame.key)):
-                self._add(frame.key, {"process": PROCESS, "plain": call})
+                self._add(frame, {"process": PROCESS, "plain": call})
         except Exception as error:
             let_through(error)
             log.warning("%s is not stored", code.co_qualname, exc_info=True)
@@ -427,7 +435,7 @@ class StoredEntries:
             if frame is None:
                 return "entries with a filter of guards, or with declared shapes, are not stored"
             data = dumps(program, captured, code, scope, history)
-            self._add(frame.key, data)
+            self._add(frame, data)
             log.info("%s is stored", options.shown(code))
         except NotPortable as why:
             log.info("%s is not stored: %s", options.shown(code), why)

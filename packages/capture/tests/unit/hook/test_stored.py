@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import inspect
 import itertools
+import marshal
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -592,6 +593,22 @@ def test_many_modules_of_one_class(process: Process) -> None:
             model.n = 100 + number
             assert torch.equal(process.call(model.forward, X), model.forward(X))
         assert process.captures == captures
+
+
+def test_a_program_that_is_edited_again_and_again(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "MOST_ENTRIES", 3)
+    for number in (1, 2, 3, 4, 5, 5, 3):
+        module = process.start(PROGRAM.replace("return 3", f"return {number}"))
+        assert torch.equal(process.call(module.run, X), module.run(X))
+    (kept,) = map(marshal.loads, process.store.kept.values())
+    assert len(kept) == 3 and process.captures == 0
+    looked_at = []
+    monkeypatch.setattr(
+        stored, "loads", lambda data, *given, real=stored.loads: looked_at.append(data["number"]) or real(data, *given)
+    )
+    module = process.start(PROGRAM.replace("return 3", "return 5"))
+    process.call(module.run, X)
+    assert looked_at == [kept[0]["number"]] and process.captures == 0  # the latest first
 
 
 PLAIN = {
