@@ -120,6 +120,7 @@ def aot_compile(
 
         if depends_on_data(gm):
             return in_pieces(gm, example_inputs, compile_piece, report, observe)
+        captured = Captured.now(gm, example_inputs)
         try:
             if _needs_backward(gm, example_inputs):
                 program = trace_joint(gm, example_inputs, options.attention, options.trained_attention)
@@ -134,10 +135,10 @@ def aot_compile(
             rewrite(program.graph, change, program.fake_mode)
         if program.signature.tangents:
             call, recipe = _training(
-                program, forward_compiler, backward_compiler or forward_compiler, options, observe, report, (gm, example_inputs)
+                program, forward_compiler, backward_compiler or forward_compiler, options, observe, report, captured
             )
         else:
-            call, recipe = _inference(program, inference_compiler or forward_compiler, options, observe, (gm, example_inputs))
+            call, recipe = _inference(program, inference_compiler or forward_compiler, options, observe, captured)
         symbols = gm.meta.get("symbols")
         is_static = symbols is None or not symbols.symbols  # others would be found out about after guards were made
         anew = partial(compile_piece, gm) if is_static else None
@@ -277,14 +278,20 @@ def trained(joint: JointProgram, options: AotOptions, report: Report) -> Trained
 
 
 def gradients_of(
-    made: Trained, compiler: GraphCompiler, options: AotOptions, report: Report, keys: Sequence[str] = ()
+    made: Trained,
+    compiler: GraphCompiler,
+    options: AotOptions,
+    report: Report,
+    keys: Sequence[str] = (),
+    higher: GraphCompiler | None = None,
 ) -> list[Gradients]:
-    """How the gradients of each component are computed. keys: under which the recipes of backwards are kept when they are made."""
+    """How the gradients of each component are computed. keys: under which the recipes of backwards are kept when they are made. higher: what
+    compiles gradients of gradients, if it is another one."""
     joint, program = made.joint, made.program
 
     def compile_gradients(graph: fx.GraphModule, args: list[Any]) -> Callable[..., tuple[Any, ...]]:
         again = replace(options, eager_backward=joint.symbols is not None)
-        return aot_compile(graph, args, forward_compiler=compiler, options=again, report=report)
+        return aot_compile(graph, args, forward_compiler=higher or compiler, options=again, report=report)
 
     gradients = []
     for number, (backward, other) in enumerate(zip(program.backwards, made.others, strict=True)):

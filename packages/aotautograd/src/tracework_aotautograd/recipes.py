@@ -12,7 +12,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import fx
@@ -36,13 +36,30 @@ REFUSED = "__tracework_no_recipe__"
 """The attribute of one that is not made of data: why not."""
 Recipe = dict[str, Any]
 Run = Callable[..., tuple[Any, ...]]
-Captured = tuple[fx.GraphModule, Sequence[Any]]
-"""A captured graph and its example inputs."""
+
+
+class Captured(NamedTuple):
+    """A captured graph and its example inputs; how many conditions on sizes were known before it was traced."""
+
+    graph: fx.GraphModule
+    inputs: Sequence[Any]
+    conditions: int = 0
+
+    @classmethod
+    def now(cls, graph: fx.GraphModule, inputs: Sequence[Any]) -> Captured:
+        """Before it is traced."""
+        table = graph.meta.get("symbols")
+        return cls(graph, inputs, 0 if table is None else len(table.conditions))
+
 
 _TYPES: dict[str, Any] = {
     name: kind for name, kind in vars(signature).items() if isinstance(kind, type) and kind.__module__ == signature.__name__
 }
 _NAMES = (torch.dtype, torch.layout, torch.memory_format)
+
+
+SYMBOLS = "tracework_primops.symbols.expr"
+"""Where sizes that are no numbers have their classes."""
 
 
 class NotData(ValueError):
@@ -95,7 +112,7 @@ def inference_recipe(made: Signature, graph: Any, records: bool, autocast: bool,
         "graph": graph,
         "records": records,
         "autocast": autocast,
-        "captured": described(*captured, made.inputs) if falls_back else None,
+        "captured": described(captured, made.inputs) if falls_back else None,
     }
 
 
@@ -108,9 +125,6 @@ def training_recipe(
     """
     if graph is None:
         raise NotData("what a graph was compiled to is not kept")
-    symbols = captured[0].meta.get("symbols")
-    if symbols is not None and symbols.symbols:
-        raise NotData("it is trained, with sizes that may change")
     if facts.signature.shared or facts.signature.repeated:
         raise NotData("inputs share memory" if facts.signature.shared else "a checkpoint writes to inputs")
     modes = _torch.Modes.now()
@@ -126,7 +140,7 @@ def training_recipe(
         "backwards_keep": [keeps_for_backward(backward.graph) for backward in program.backwards],
         "buckets": to_data(buckets),
         "digest": digest_of(program),
-        "captured": described(*captured, facts.signature.inputs),
+        "captured": described(captured, facts.signature.inputs),
     }
 
 
@@ -147,8 +161,9 @@ def digest_of(program: FunctionalProgram) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def described(gm: fx.GraphModule, examples: Sequence[Any], infos: Sequence[InputInfo]) -> dict[str, Any]:
+def described(captured: Captured, infos: Sequence[InputInfo]) -> dict[str, Any]:
     """What the text of a captured graph does not say of it. Raises NotData."""
+    gm, examples, conditions = captured
     nodes = list(gm.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     inputs: list[Any] = []
@@ -164,7 +179,18 @@ def described(gm: fx.GraphModule, examples: Sequence[Any], infos: Sequence[Input
         if _torch.has_hooks(example):
             raise NotData(f"input {node.name} has hooks")
         inputs.append(["tensor", info.requires_grad, example.is_leaf, info.is_parameter, example._is_view(), info.is_static])
-    return {"inputs": inputs, "checkpoints": _checkpoints(nodes)}
+    return {"inputs": inputs, "checkpoints": _checkpoints(nodes), "symbols": _symbols(gm.meta.get("symbols"), conditions)}
+
+
+def _symbols(table: Any, conditions: int) -> list[str]:
+    """The symbols of the sizes, and what was known of them before the graph was traced."""
+    if table is None or not table.symbols:
+        return []
+    if not all(map(table.has_hint, table.symbols)):
+        raise NotData("a size of it has no number, as mark_unbacked has it")
+    from tracework_primops.literals import symbol_lines  # which no process needs that only loads
+
+    return symbol_lines(table.symbols, table, conditions)
 
 
 def _checkpoints(nodes: Sequence[fx.Node]) -> list[Any]:
@@ -200,6 +226,10 @@ def from_recipe(recipe: Recipe, parts: Parts) -> Run | None:
         run = _torch.apart_from_autocast(call) if recipe["autocast"] else call
         return guarded(wrap_inference(run, made, recipe["records"]), rest.uncompiled, made, parts.report, parts.addresses)
     facts: TrainingFacts = from_data(recipe["facts"])
+    if recipe["captured"]["symbols"]:  # what compiling a backward finds out about sizes nobody would check any more
+        each = zip(recipe["backwards"], facts.backwards, strict=True)
+        if any(made() is None for key, one in each for made in rest.backwards(key, one)):
+            return None
     gradients = [
         rest.gradients_of(place, key, one, keeps)
         for place, (key, one, keeps) in enumerate(
@@ -217,6 +247,14 @@ class _Later:
     def __init__(self, recipe: Recipe, parts: Parts) -> None:
         self._recipe, self._parts = recipe, parts
         self._made: Rest | None = None
+        self._backwards: dict[str, list[Callable[[], Compiled | None]]] = {}
+
+    def backwards(self, key: str, facts: BackwardFacts) -> list[Callable[[], Compiled | None]]:
+        """What gives the stages of a component's backward, or all of it, from the store."""
+        if key not in self._backwards:
+            keys = [of_stage(key, number) for number in range(len(facts.stages))] or [key]
+            self._backwards[key] = [*map(self._parts.backward, keys)]
+        return self._backwards[key]
 
     def _rest(self) -> Rest:
         if self._made is None:
@@ -228,8 +266,7 @@ class _Later:
 
     def gradients_of(self, place: int, key: str, facts: BackwardFacts, keeps: bool) -> Gradients:
         """Those of one component, its backward from the store where it is there."""
-        tangents, backward = len(facts.component.tangents), self._parts.backward
-        stored = [backward(of_stage(key, number)) for number in range(len(facts.stages))] or [backward(key)]
+        tangents, stored = len(facts.component.tangents), self.backwards(key, facts)
 
         def run(inputs: list[Any]) -> Any:
             several = _torch.any_batched(inputs[-tangents:])
@@ -289,6 +326,8 @@ def to_data(value: Any) -> Any:
         return value
     if kind is float:
         return ["float", value.hex()]
+    if kind.__module__ == SYMBOLS:
+        return ["size", str(value)]
     if kind.__name__ in _TYPES and kind is _TYPES[kind.__name__]:
         if issubclass(kind, Enum):
             return ["enum", kind.__name__, value.name]
@@ -322,6 +361,8 @@ def from_data(data: Any) -> Any:
             return _CONTAINERS[kind](map(from_data, parts))
         case "float":
             return float.fromhex(parts[0])
+        case "size":
+            return parts[0]  # wrappers ask whether it is a number
         case "torch":
             return getattr(torch, parts[0])
         case "device":

@@ -16,11 +16,13 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import FakeMode, TensorSpec
+from tracework_primops import FakeMode, SymbolTable, TensorSpec
+from tracework_primops.literals import read_symbols
+from tracework_primops.symbols import Symbol
 
 from . import _torch
 from .api import gradients_of, trained
-from .contracts import GraphCompiler, Report
+from .contracts import Compiled, GraphCompiler, GraphSpec, Report
 from .errors import UsageError
 from .options import AotOptions
 from .recipes import Recipe, Run, digest_of, from_data
@@ -42,9 +44,13 @@ class Rest:
         self._compiler, self._options, self._report = compiler, options, report
 
     @functools.cached_property
+    def _symbols(self) -> SymbolTable | None:
+        return symbols_of(self._recipe["captured"])
+
+    @functools.cached_property
     def _graph(self) -> fx.GraphModule:
         gm = self._read()
-        restore(gm, self._recipe["captured"])
+        restore(gm, self._recipe["captured"], self._symbols)
         return gm
 
     @functools.cached_property
@@ -56,7 +62,7 @@ class Rest:
         modes = _torch.Modes(*from_data(self._recipe["modes"]))
         options = replace(self._options, buckets=from_data(self._recipe["buckets"]))
         examples = [
-            _example(node, row) for node, row in zip(self._placeholders(), self._recipe["captured"]["inputs"], strict=True)
+            self._example(node, row) for node, row in zip(self._placeholders(), self._recipe["captured"]["inputs"], strict=True)
         ]
         with torch.inference_mode(False), modes.again():
             joint = trace_joint(self._graph, examples, options.attention, options.trained_attention)
@@ -68,15 +74,42 @@ class Rest:
                 "the gradients of a compiled graph that was loaded from the cache are computed otherwise now: do its operators look at"
                 " settings that have changed since? Compile it anew, after tracework.reset()"
             )
-        return gradients_of(made, self._compiler, options, self._report, self._recipe["backwards"])
+        if self._symbols is None:
+            return gradients_of(made, self._compiler, options, self._report, self._recipe["backwards"])
+        return gradients_of(made, self._by_operators, options, self._report, higher=self._compiler)
+
+    def _by_operators(self, gm: fx.GraphModule, spec: GraphSpec) -> Compiled:
+        """Compiled anew it might hold for some sizes only, which no guard asks for."""
+
+        def run(inputs: list[Any]) -> Any:
+            self._report("settings of torch have changed since gradients with open sizes were compiled", "")
+            return gm(*inputs)
+
+        return run
+
+    def _example(self, node: fx.Node, row: Any) -> Any:
+        if row is None:
+            assert self._symbols is not None
+            return self._symbols.hint(node.meta["spec"].expr)
+        return _example(node, row, self._symbols)
 
     def _placeholders(self) -> list[fx.Node]:
         return [node for node in self._graph.graph.nodes if node.op == "placeholder"]
 
 
-def restore(gm: fx.GraphModule, described: dict[str, Any]) -> None:
+def symbols_of(described: dict[str, Any]) -> SymbolTable | None:
+    """The symbols of recipes.described, as they were before the graph was traced."""
+    names, table = read_symbols(described["symbols"], with_table=bool(described["symbols"]))
+    if table is not None:
+        table.origins |= {made: "" for made in names.values() if isinstance(made, Symbol)}
+    return table
+
+
+def restore(gm: fx.GraphModule, described: dict[str, Any], symbols: SymbolTable | None = None) -> None:
     """Gives a captured graph that was read from a text what recipes.described kept of it, and fakes for its values."""
-    mode = FakeMode(None)
+    mode = FakeMode(symbols)
+    if symbols is not None:
+        gm.meta["symbols"] = symbols
     nodes = {node.name: node for node in gm.graph.nodes}
     for node in nodes.values():
         if node.op != "output" and "spec" in node.meta:
@@ -104,16 +137,18 @@ class _Static:
 def _fake(mode: FakeMode, spec: Any) -> Any:
     if isinstance(spec, tuple):
         return tuple([_fake(mode, part) for part in spec])
-    return mode.make(spec) if isinstance(spec, TensorSpec) else getattr(spec, "expr", None)
+    if isinstance(spec, TensorSpec):
+        return mode.make(spec)
+    return None if spec is None else mode.table.to_symint(spec.expr)
 
 
-def _example(node: fx.Node, row: Sequence[Any]) -> Any:
+def _example(node: fx.Node, row: Sequence[Any], symbols: SymbolTable | None) -> Any:
     """A tensor without memory of which autograd says what it said of the example input."""
     if row[0] == "constant":
         return from_data(row[1])
     _, requires_grad, is_leaf, is_parameter, is_view, _ = row
-    spec = node.meta["spec"]
-    made = torch.empty_strided(tuple(spec.sizes), tuple(spec.strides), dtype=spec.dtype, device="meta")
+    spec, number = node.meta["spec"], int if symbols is None else symbols.hint
+    made = torch.empty_strided([*map(number, spec.sizes)], [*map(number, spec.strides)], dtype=spec.dtype, device="meta")
     if is_parameter:
         return torch.nn.Parameter(made, requires_grad)
     with torch.set_grad_enabled(not is_leaf) if requires_grad else nullcontext():

@@ -646,6 +646,26 @@ def custom_operator(operator: Any) -> Any:
     return operator if isinstance(operator, CustomOpDef) else None
 
 
+def rules_of_custom_operator(operator: Any) -> tuple[list[Any], list[str]]:
+    """The functions that say what calls of a custom operator give and what their gradients are; and for what else it has rules."""
+    functions = [operator._abstract_fn, operator._backward_fn, operator._setup_context_fn]
+    others = {"torch dispatch": operator._torch_dispatch_fns, "autocast": operator._autocast_dtype, "vmap": operator._vmap_fn}
+    return [function for function in functions if function is not None], [name for name, rule in others.items() if rule]
+
+
+def schema_of_custom_operator(operator: Any) -> str:
+    """Its name, arguments and results, and what it is said to do."""
+    overload = operator._opoverload
+    return f"{overload._schema} {sorted(map(str, overload.tags))}"
+
+
+def named_operator(name: str, overload: str | None) -> Any:
+    """The packet of that name, as in `aten::add`, or an overload of it; None where there is none."""
+    namespace, _, last = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), last, None)
+    return packet if overload is None else getattr(packet, overload, None)
+
+
 def function_of_custom_operator(operator: Any) -> Any:
     """The Python function that a custom operator runs; None for other operators."""
     found = custom_operator(operator)

@@ -191,16 +191,17 @@ def symbols_in(value: Any, found: set[Symbol] | None = None) -> set[Symbol]:
     return found
 
 
-def symbol_lines(symbols: Collection[Symbol], table: SymbolTable | None) -> list[str]:
-    """A line for each symbol, and for each condition that a table has on them. Raises ParseError where two have one name."""
-    every = {*symbols, *(() if table is None else (s for r in table.conditions for s in r.condition.free_symbols))}
+def symbol_lines(symbols: Collection[Symbol], table: SymbolTable | None, count: int | None = None) -> list[str]:
+    """A line for each symbol, and for each of the first `count` conditions that a table has on them. Raises ParseError where two have one
+    name."""
+    recorded = [] if table is None else table.conditions[:count]
+    every = {*symbols, *(s for r in recorded for s in r.condition.free_symbols)}
     if len({s.name for s in every}) < len(every):
         raise ParseError("two symbols have one name")
     lines = []
     for s in sorted(every, key=lambda s: (len(s.name), s.name)):
         hint = f" hint {table.hint(s)}" if table is not None and table.has_hint(s) else ""
         lines.append(f"symbol {s.name} in {s.lower}..{s.upper}{hint}")
-    recorded = [] if table is None else table.conditions
     return [*lines, *(f"condition {print_literal(r.condition)} of {r.origin!r}" for r in recorded)]
 
 

@@ -48,12 +48,15 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "fallbacks": (("tracework.fallbacks",), "ops and graphs that call the eager kernels, and why"),
     "cache": (
         ("tracework.runtime.cache", "tracework.capture.stored"),
-        "damaged and missing entries, frames that an entry of another process serves, and why others are not kept",
+        "damaged and missing entries; frames that an entry of another process serves, or why it does not; which are stored, and why not",
     ),
     "carrying": (("tracework.whole",), "entries that a program carried away does not have, and why"),
     "cudagraphs": (("tracework.runtime.cudagraph",), "recordings, and why there is none"),
     "timing": (("tracework.timing",), "time spent in each stage"),
 }
+
+BESIDE = frozenset({"autotuning", "cache", "carrying", "cudagraphs", "recompiles", "timing"})
+"""Artifacts for which nothing has to be compiled that another process has stored."""
 
 _handler = logging.StreamHandler()
 _handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
@@ -74,11 +77,12 @@ def enable(names: str | Iterable[str]) -> None:
 
 
 def enable_from(environment: Config) -> bool:
-    """Turns on what TRACEWORK_LOGS, TORCH_LOGS and torch._logging.set_logs() ask for, and says whether there is anything. Raises UnknownName."""
+    """Turns on what TRACEWORK_LOGS, TORCH_LOGS and torch._logging.set_logs() ask for, and says whether something of it is to be seen made, for which
+    no stored entry may serve. Raises UnknownName."""
     torchs = ",".join((environment.torch_logs, *_torch.logs_that_are_on()))
     names = [*environment.logs.split(","), *artifacts_of(torchs)]
     enable(names)
-    return any(map(str.strip, names))
+    return not BESIDE.issuperset({*map(str.strip, names)} - {""})
 
 
 def is_on(product: str) -> bool:

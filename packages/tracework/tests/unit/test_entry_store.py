@@ -137,6 +137,36 @@ def test_training_and_its_optimizer(captures: list[str], tmp_path: Path, monkeyp
     assert len(traces) == 2
 
 
+def gradients(call: Callable[..., Any], weight: Any, size: int, twice: bool = False) -> list[Any]:
+    y = call(torch.linspace(0, 1, size * 4).double().view(size, 4), weight)
+    (first,) = torch.autograd.grad(y, weight, create_graph=twice)
+    return [y, first, *(torch.autograd.grad(first.square().sum(), weight) if twice else ())]
+
+
+def scaled(x: Any, weight: Any) -> Any:
+    y = torch.tanh(x * weight)
+    return (y * x.shape[0]).reshape(2, -1).square().mean()
+
+
+def test_training_with_sizes_that_change(captures: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = torch.full((4,), 0.1, dtype=torch.float64, requires_grad=True)
+    steps = [(4, False), (6, False), (10, False), (8, True), (14, True)]
+    expected = [gradients(scaled, weight, *step) for step in steps]
+    traces: list[Any] = []
+    monkeypatch.setattr(rest, "trace_joint", lambda *given, real=rest.trace_joint: traces.append(real(*given)) or traces[-1])
+    # what is looked at -> frames captured and graphs traced again; without their backwards size 4 is traced, and the others are captured
+    for twice, gone, found in ((False, False, (2, 0)), (False, False, (0, 0)), (True, False, (0, 1)), (False, True, (1, 1))):
+        if gone:
+            shutil.rmtree(next(tmp_path.glob("v*/backward")))
+        next_process()
+        del captures[:], traces[:]
+        compiled = tracework.compile(scaled)
+        for step, values in zip(steps, expected, strict=True):
+            if twice or not step[1]:
+                same(gradients(compiled, weight, *step), values)
+        assert (len(captures), len(traces)) == found
+
+
 def test_symbols_are_kept(captures: list[str]) -> None:
     for size in (3, 5):
         assert torch.equal(call(shared, torch.ones(size)), torch.tensor(2.0 * size))
@@ -173,6 +203,19 @@ def test_where_nothing_is_kept() -> None:
         {"kernel_ranges": True},
     ):
         assert store_of(build(None, given, config.current()), print, print) is None
+
+
+def test_what_the_log_says(captures: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("TRACEWORK_LOGS", "cache")
+    said: list[str] = []
+    monkeypatch.setattr(stored.log, "handle", lambda record: said.append(record.getMessage()))
+    before = stored.log.level, stored.log.propagate
+    for text, x, n in (("is stored", 3, 2), ("a stored entry serves", 3, 2), ("does not serve: x has size", 5, 2)):
+        next_process()
+        del said[:]
+        call(shared, torch.ones(x), n)
+        assert said[0].startswith("shared (") and text in said[0]
+    stored.log.level, stored.log.propagate = before
 
 
 def test_whether_an_argument_dies_is_found_as_without_a_store():

@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from .._torch import make_subclass
 from ..errors import BreakGraph
+from .captured_call import CapturedCall
 
 if TYPE_CHECKING:
     from .builder import GraphBuilder
@@ -100,15 +101,6 @@ class Placed:
 
 
 # --- what nodes call -------------------------------------------------------------------------------------------------------
-
-
-class CapturedCall:
-    """Target of a node that calls a captured graph, which `runs`."""
-
-    def __init__(self, name: str, runs: fx.GraphModule) -> None:
-        self.__name__ = self.__qualname__ = name
-        self.__module__ = __name__
-        self.runs = runs
 
 
 class WithoutGradient(CapturedCall):
@@ -238,11 +230,17 @@ class AutogradCall(CapturedCall):
 
     def __init__(self, name: str, halves: Halves, transformed: bool) -> None:
         super().__init__(name, halves.forward.module)
-        self.halves = halves
+        self.halves, self.transformed = halves, transformed
         self.function = (_transformed_function if transformed else _function)(name, halves)
 
     def __repr__(self) -> str:
         return f"{self.__name__}.apply"
+
+    def graphs(self) -> list[fx.Graph]:
+        halves = self.halves
+        rule = None if halves.batched is None else halves.batched.rule
+        placed = [halves.forward, *halves.backwards.values(), halves.forward_mode, rule]
+        return [each.module.graph for each in placed if each is not None]
 
     def __call__(self, *args: Any) -> Any:
         count = self.halves.arguments

@@ -45,6 +45,7 @@ _DESCRIPTORS: tuple[type, ...] = (
 _PROPERTIES = (property, types.DynamicClassAttribute, enum.property)
 _BUILTIN_OWNERS = ("torch", "torch._C._nn", "torch.nn.functional", "torch._C", "builtins", "math", "operator")
 """Modules that have functions of C whose own names do not lead to them."""
+_DATACLASS_FLAGS = type(vars(dataclasses.make_dataclass("_", []))["__dataclass_params__"])
 _GENERIC = tuple(
     kind
     for kind in (getattr(typing, "_GenericAlias", None), types.GenericAlias, typing.TypeVar, types.UnionType)
@@ -53,7 +54,7 @@ _GENERIC = tuple(
 """Annotations, which say nothing of what a class does."""
 BY_PLAIN_PAYLOAD = frozenset(
     "STATE CONSTANT IS_NONE NOT_NONE TENSOR LENGTH DICT_KEYS DICT_HAS DICT_LACKS TRUTH HAS_ATTR LACKS_ATTR TEXT ORDER CONSTANT_RANGE"
-    " DIES_UNSEEN TYPE IDENTITY NOT_IDENTITY SAME DISTINCT".split()
+    " DIES_UNSEEN TYPE IDENTITY NOT_IDENTITY SAME DISTINCT SET_MEMBERS".split()
 )
 """Kinds of guards whose payload says by itself what is compared; CODE and CLASSES are stored by digests, others are not."""
 
@@ -112,6 +113,10 @@ def _constant_text(constant: Any) -> str:
 def digest_of_attribute(static: Any, depth: int = 4) -> str:
     """What a class has under a name, in words that another process gives, too. Raises NotPortable."""
     kind: Any = type(static)
+    if kind is dataclasses.Field:
+        return f"field {facts_of_field(static)}"
+    if kind is _DATACLASS_FLAGS:
+        return repr(static)
     if kind is types.FunctionType:
         return f"function {digest_of_function(static)}"
     if kind in (staticmethod, classmethod):
@@ -157,9 +162,24 @@ def digest_of_member(member: enum.Enum) -> str:
     return digest_of_attribute(member.value)
 
 
-def facts_of(found: types.FunctionType | types.CodeType) -> list[Any]:
-    """What is taken from code, or from a function without a guard of its own. Raises NotPortable."""
-    return [digest_of_code(found)] if isinstance(found, types.CodeType) else facts_of_function(found)
+_FOUND = (types.FunctionType, types.CodeType, types.CellType, dataclasses.Field)
+
+
+def facts_of(found: Any) -> list[Any]:
+    """What is taken from one of _FOUND without a guard of its own. Raises NotPortable."""
+    if isinstance(found, types.CodeType):
+        return [digest_of_code(found)]
+    if isinstance(found, types.CellType):  # guards see what it holds
+        return []
+    return facts_of_field(found) if isinstance(found, dataclasses.Field) else facts_of_function(found)
+
+
+def facts_of_field(field: dataclasses.Field[Any]) -> list[Any]:
+    """What a dataclass says of a field. Raises NotPortable."""
+    asked = (field.default, field.default_factory, field.init, field.repr, field.hash, field.compare, field.kw_only)
+    given = ["nothing" if value is dataclasses.MISSING else digest_of_attribute(value) for value in asked]
+    kind: Any = vars(dataclasses.Field)["_field_type"].__get__(field)  # of a field, a class variable, or what only __init__ takes
+    return [field.name, repr(field.type), repr(kind), *given, digest_of_attribute(dict(field.metadata))]
 
 
 def facts_of_function(function: types.FunctionType) -> list[Any]:
@@ -204,18 +224,37 @@ def address_of(obj: Any) -> list[Any]:
             return ["attribute", *path, digest_of_attribute(obj)]
     elif issubclass(kind, enum.Enum):
         return ["member", *_class_address(kind), obj.name, digest_of_member(obj)]
+    elif issubclass(kind, (_torch.OpOverload, _torch.OpOverloadPacket, _torch.CustomOpDef)):
+        return _operator_address(obj)
     elif kind is dict and (place := _place_of_namespace(obj)) is not None:
         return place
     raise NotPortable(f"{kind.__qualname__} {getattr(obj, '__qualname__', '')} has no address")
+
+
+def _operator_address(operator: Any) -> list[Any]:
+    from .operators import TORCHS, digest_of_operator  # which looks at functions
+
+    if isinstance(operator, _torch.CustomOpDef):
+        return ["operator", operator._qualname, "made", digest_of_operator(operator)]
+    is_overload = isinstance(operator, _torch.OpOverload)
+    packet = operator.overloadpacket if is_overload else operator
+    name, overload = packet._qualified_op_name, operator._overloadname if is_overload else None
+    if _torch.named_operator(name, overload) is not operator:
+        raise NotPortable(f"{operator} is not found by its name")
+    return ["operator", name, overload, "" if name.partition("::")[0] in TORCHS else digest_of_operator(operator)]
 
 
 def _place_of_namespace(names: dict[Any, Any]) -> list[Any] | None:
     """Of all modules, or of the names that one has."""
     if names is sys.modules:
         return ["modules", "sys"]
-    name = names.get("__name__")
-    known = sys.modules.get(name) if type(name) is str else None
-    return ["namespace", name] if getattr(known, "__dict__", None) is names else None
+    for name in (
+        names.get("__name__"),
+        getattr(names.get("__spec__"), "name", None),
+    ):  # collections.abc is another module than it says
+        if type(name) is str and getattr(sys.modules.get(name), "__dict__", None) is names:
+            return ["namespace", name]
+    return None
 
 
 def _class_address(cls: type) -> tuple[str, str]:
@@ -329,7 +368,11 @@ def object_at(address: list[Any]) -> Any:
             raise Changed(f"module {module} is not there")
         return known if kind == "module" else vars(known)
     path, *rest = rest
-    found: Any = _at(module, path, kind == "attribute")
+    if kind == "operator":
+        operator = _torch.named_operator(module, None if path == "made" else path)
+        found: Any = _torch.custom_operator(operator) if path == "made" else operator
+    else:
+        found = _at(module, path, kind == "attribute")
     if kind == "decorated":
         for name in rest[0]:
             found = _functions_held(found).get(name) if type(found) is types.FunctionType else None
@@ -346,6 +389,22 @@ def object_at(address: list[Any]) -> Any:
     if now != address:
         raise Changed(f"{module}.{path} is not what it was")
     return found
+
+
+class Predicate:
+    """A payload of PREDICATE that says in data what it asks."""
+
+    def __call__(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def digest(self) -> Any:
+        """JSON data that is the same in another process. Raises NotPortable."""
+        raise NotImplementedError
+
+    @classmethod
+    def of(cls, found: Any, digest: Any) -> Predicate:
+        """The one of this digest, which holds for what is found where the guard looks. Raises Changed."""
+        raise NotImplementedError
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------------
@@ -460,19 +519,22 @@ class Writer:
             return digest_of_code(guard.payload)
         if guard.kind == "CLASSES":
             return self.lookups(guard.payload)
-        if guard.kind == "IDENTITY" and type(there(guard.payload)) in (types.FunctionType, types.CodeType):
+        if guard.kind == "IDENTITY" and type(there(guard.payload)) in _FOUND:
             return self.found(there(guard.payload), guard.source)
-        if guard.kind in BY_PLAIN_PAYLOAD:
+        if guard.kind == "PREDICATE" and isinstance(guard.payload, Predicate):
+            return ["predicate", *_class_address(type(guard.payload)), guard.payload.digest()]
+        if guard.kind in BY_PLAIN_PAYLOAD or guard.kind == "PREDICATE" and callable(guard.payload):
             return self.value(guard.payload)
         raise NotPortable(f"a guard of kind {guard.kind}")
 
-    def found(self, obj: types.FunctionType | types.CodeType, source: Source) -> Any:
-        """What a guard compares: code, or a function that another one made, has no address but the place where the guard finds it."""
+    def found(self, obj: Any, source: Source) -> Any:
+        """What a guard compares and has no address, as a function that another one made, but the place where the guard finds it."""
         try:
             return self.value(obj)
         except NotPortable:
             address = ["found", self.source(source), *facts_of(obj)]
-            self.covers(obj if isinstance(obj, types.CodeType) else obj.__code__)
+            if isinstance(code := getattr(obj, "__code__", obj), types.CodeType):
+                self.covers(code)
             return ["object", self._add(obj, address)]
 
     def lookups(self, lookups: SealedLookups) -> dict[str, Any]:
@@ -570,6 +632,8 @@ class Reader:
             payload = self._code_at(source, data)
         elif kind == "CLASSES":
             payload = self.lookups(data)
+        elif kind == "PREDICATE" and data[0] == "predicate":
+            payload = _at(data[1], data[2]).of(self._at(source), data[3])
         else:
             payload = self.value(data)
         if kind == "STATE" and not same_constant(
@@ -592,14 +656,14 @@ class Reader:
         tensor: torch.Tensor = found
         return tensor
 
-    def _found_at(self, source: Source, facts: list[Any]) -> types.FunctionType | types.CodeType:
+    def _found_at(self, source: Source, facts: list[Any]) -> Any:
         found = self._at(source)
         try:
-            if isinstance(found, (types.FunctionType, types.CodeType)) and facts_of(found) == facts:
+            if type(found) in _FOUND and facts_of(found) == facts:
                 return found
         except NotPortable as error:
             raise Changed(str(error)) from error
-        raise Changed(f"{source} is another function")
+        raise Changed(f"{source} is another one")
 
     def _code_at(self, source: Source, digest: str) -> types.CodeType:
         found = self._at(source)

@@ -27,9 +27,11 @@ from ..bytecode.resume import ResumePoint, original_code, point_of, resume_code
 from ..contracts import ENTRIES, EntryStore
 from ..errors import BreakGraph, GuardBuildError, SkipFrame
 from ..graph.captured import Captured, refuse_results
+from ..graph.captured_call import CapturedCall
 from ..guards.access import Scope, fetch
 from ..guards.addresses import Changed, Reader, Writer, digest_of_code
 from ..guards.program import program_of
+from ..guards.report import recompile_reason
 from ..guards.store import NotPortable, StoredCondition, StoredExpression, StoredRecord
 from ..options import CaptureOptions
 from ..own_packages import is_own_file
@@ -72,8 +74,7 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Sco
         raise NotPortable(captured.only_now)
     if captured.checked or call is not None and call.recipe is None:
         raise NotPortable(call and call.refused or "the graph's callable is not made of data")
-    if captured.graph is not None:
-        check_operators(captured.graph.graph.graph)
+    operators = set() if captured.graph is None else check_operators(captured.graph.graph.graph)
     writer = Writer(functools.cache(functools.partial(tensor_places, program, scope)))
     writer.covers(code)
     guards = [writer.guard(guard) for guard in program.guards]
@@ -84,7 +85,9 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Sco
             raise NotPortable(f"the code of {inlined.co_qualname}, which was traced into, is not found again")
     return writer.document(
         process=PROCESS,
+        number=uuid.uuid4().hex,
         guards=guards,
+        operators=[writer.object(operator) for operator in sorted(operators, key=str)],
         conditions=conditions,
         symbols={name: writer.source(source) for name, source in program.symbols.items()},
         collect=[writer.source(source) for source in program.collect],
@@ -109,8 +112,9 @@ def tensor_places(program: Program, scope: Scope) -> dict[int, Source]:
     return found
 
 
-def check_operators(graph: torch.fx.Graph) -> None:
-    """Raises NotPortable for operators that are not torch's own, whose rules may be other ones elsewhere, and for tensors in the graph."""
+def check_operators(graph: torch.fx.Graph) -> set[Any]:
+    """The operators that a graph calls by name. Raises NotPortable for functions that are not torch's, and for tensors in the graph."""
+    operators: set[Any] = set()
     for node in graph.nodes:
         if node.op in ("get_attr", "call_module"):
             raise NotPortable(f"{node.target} is part of the graph")
@@ -118,12 +122,18 @@ def check_operators(graph: torch.fx.Graph) -> None:
             continue
         target = node.target
         namespace = getattr(target, "namespace", None)
-        known = namespace in ("aten", "prims") if namespace is not None else _module_of(target) in OPERATORS
-        if not known:
+        if isinstance(target, CapturedCall):
+            for inner in target.graphs():
+                operators |= check_operators(inner)
+            continue
+        if namespace is None and _module_of(target) not in OPERATORS:
             raise NotPortable(f"{target} is called, which is not torch's own")
+        if namespace is not None:
+            operators.add(target)
         for value in (*node.args, *node.kwargs.values()):
             if callable(value) and not isinstance(value, (torch.fx.Node, type)):
                 raise NotPortable(f"{target} is given a function")
+    return operators
 
 
 def _module_of(function: Any) -> str:
@@ -188,6 +198,8 @@ _TAKING = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags")
 def loads(data: dict[str, Any], code: types.CodeType, scope: Scope, store: EntryStore, owner: Any, history: History) -> _C.Entry:
     """The entry. Raises Changed where something is not as it was, GuardBuildError where a guard cannot be built."""
     reader = Reader(data, scope)
+    for number in data["operators"]:
+        reader.object(number)
     guards = [reader.guard(row) for row in data["guards"]]
     conditions = [StoredRecord(StoredCondition(op, StoredExpression(text)), origin) for text, op, origin in data["conditions"]]
     symbols = {name: reader.source(number) for name, number in data["symbols"].items()}
@@ -260,6 +272,8 @@ class _Frame:
     waiting: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     plain: dict[str, int] = dataclasses.field(default_factory=dict)
     """For calls in which another process found nothing to compile: how often they are still taken for such."""
+    changed: set[str] = dataclasses.field(default_factory=set)
+    """Numbers of entries that something has changed for."""
 
 
 class _Nowhere:
@@ -326,13 +340,16 @@ class StoredEntries:
         found = self._store.get(key)
         return [] if found is None else marshal.loads(found)
 
-    def _add(self, key: str, data: dict[str, Any]) -> None:
-        """Beside what others, of this process too, have stored meanwhile; of what is not compiled, and of entries, the latest stay."""
-        found = [*self._all(key), data]
+    def _add(self, frame: _Frame, data: dict[str, Any]) -> None:
+        """Beside what others, of this process too, have stored meanwhile; of what is not compiled, and of entries, the latest stay. Those of a
+        program that was edited since are the last to be looked at, and the first to go."""
+        found = [*self._all(frame.key), data]
         of_kind = [known for known in found if ("plain" in known) is ("plain" in data)]
+        changed = [known for known in of_kind if known.get("number") in frame.changed]
         if len(of_kind) > MOST_ENTRIES:
-            found.remove(of_kind[0])
-        self._store.put(key, marshal.dumps(found))
+            found.remove(changed[-1] if changed else of_kind[0])
+        found.sort(key=lambda known: known.get("number") in frame.changed)
+        self._store.put(frame.key, marshal.dumps(found))
 
     @paused_collection()
     def entry(
@@ -354,15 +371,20 @@ class StoredEntries:
                 try:
                     entry = loads(data, code, scope, self._store, owner, history)
                 except (Changed, GuardBuildError, BreakGraph) as why:
-                    log.debug("a stored entry of %s does not serve: %s", code.co_qualname, why)
+                    if frame is not None:
+                        frame.changed.add(data["number"])
+                    log.debug("%s: a stored entry does not serve: %s", options.shown(code), why)
                     continue
                 if holds(entry.program):
                     assert frame is not None
                     frame.waiting.remove(data)
                     remember_sizes(history, data)
-                    log.info("%s: a stored entry serves", code.co_qualname)
+                    log.info("%s: a stored entry serves", options.shown(code))
                     return entry
-                log.debug("a stored entry of %s has other guards", code.co_qualname)
+                if log.isEnabledFor(logging.DEBUG):
+                    log.debug(
+                        "%s: a stored entry does not serve: %s", options.shown(code), recompile_reason(entry.info.program, scope)
+                    )
         except Exception as error:
             let_through(error)
             log.warning("stored entries of %s cannot be read", code.co_qualname, exc_info=True)
@@ -391,7 +413,7 @@ class StoredEntries:
             frame = self._frame(code, options, outermost)
             call = description_of(slots)
             if frame is not None and not any(data.get("plain") == call for data in self._all(frame.key)):
-                self._add(frame.key, {"process": PROCESS, "plain": call})
+                self._add(frame, {"process": PROCESS, "plain": call})
         except Exception as error:
             let_through(error)
             log.warning("%s is not stored", code.co_qualname, exc_info=True)
@@ -413,9 +435,10 @@ class StoredEntries:
             if frame is None:
                 return "entries with a filter of guards, or with declared shapes, are not stored"
             data = dumps(program, captured, code, scope, history)
-            self._add(frame.key, data)
+            self._add(frame, data)
+            log.info("%s is stored", options.shown(code))
         except NotPortable as why:
-            log.info("%s is not stored: %s", code.co_qualname, why)
+            log.info("%s is not stored: %s", options.shown(code), why)
             return str(why)
         except Exception as error:
             let_through(error)

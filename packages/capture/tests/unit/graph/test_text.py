@@ -26,7 +26,34 @@ def indices_and_settings(x, y):
     return z, top.values.clamp(min=-float("inf")), F.pad(x, (1, 1), value=0.5)
 
 
-PROGRAMS = (sizes_and_slices, writes, indices_and_settings)
+class Inner(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin(), x.cos()
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return first * ctx.saved_tensors[0].cos() + second
+
+
+class Outer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Inner.apply(gradient)[0]
+
+
+def functions(x, y):
+    x = x.detach().requires_grad_()
+    first, second = Inner.apply(x)
+    return (*torch.autograd.grad((Outer.apply(first) * second).sum(), x), Inner.apply(y)[0])
+
+
+PROGRAMS = (sizes_and_slices, writes, indices_and_settings, functions)
 
 
 def graph_of(function, *inputs):

@@ -1,16 +1,19 @@
 """Addresses lead to the very object, and digests say the same in each process."""
 
+import dataclasses
 import enum
 import functools
 import json
 import math
 import operator
 import sys
+import typing
 
 import pytest
 import torch
 from tracework_capture.guards.access import Scope
-from tracework_capture.guards.addresses import Changed, Reader, Writer, address_of, digest_of_code, object_at
+from tracework_capture.guards.addresses import Changed, Reader, Writer, address_of, digest_of_attribute, digest_of_code, object_at
+from tracework_capture.guards.classes import special_names
 from tracework_capture.guards.store import NotPortable
 from tracework_capture.sources import Attr, Const, Item, Local
 
@@ -70,6 +73,17 @@ def test_an_address_leads_to_the_object(obj):
 def test_what_has_no_address(obj):
     with pytest.raises(NotPortable):
         address_of(obj)
+
+
+@dataclasses.dataclass
+class Fields:
+    a: int
+    b: typing.ClassVar[int] = 1
+    c: list[int] = dataclasses.field(default_factory=list, kw_only=True, metadata={"a": 1})
+
+
+def test_a_digest_names_no_place_in_memory():
+    assert "0x" not in "".join(digest_of_attribute(each) for each in special_names(Fields).values())
 
 
 def test_an_address_of_something_else_now(monkeypatch):

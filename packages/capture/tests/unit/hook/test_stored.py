@@ -4,7 +4,9 @@ next one does. What the next one gives is always plain Python's."""
 import builtins
 import contextlib
 import importlib.util
+import inspect
 import itertools
+import marshal
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -18,7 +20,9 @@ from tracework_capture.contracts import ENTRIES, RECIPE, SYMBOLIC_SIZES
 from tracework_capture.hook import compile_frame, stored
 
 PROGRAM = """
+import dataclasses
 import enum
+import inspect
 import torch
 
 SCALE = 2
@@ -86,6 +90,19 @@ def uses(x):
 def asked(x):
     first = {int: 3, float: 4}[Noted.__annotations__["a"]]
     return [x * k.value for k in Order], x + len(Order["A"].name) + Order(2).value + first
+
+@dataclasses.dataclass
+class Fields:
+    a: int = 1
+    b: int = 2
+
+def of_fields(x):
+    for field in dataclasses.fields(Fields):
+        x = x * (field.default if field.init else 5)
+    return x
+
+def signed(x):
+    return x + len(inspect.signature(shifted).parameters)
 
 def coded(x):
     return x + shifted.__code__.co_argcount + torch._VF.relu(x) + torch.backends.mha._is_fastpath_enabled
@@ -193,6 +210,8 @@ RUNS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "broken": lambda module: module.broken,
     "asked": lambda module: module.asked,
     "coded": lambda module: module.coded,
+    "fields": lambda module: module.of_fields,
+    "signed": lambda module: module.signed,
     "plain": lambda module: module.Plain().forward,
 }
 
@@ -267,6 +286,14 @@ CHANGES = {
     "nothing, code and modules of torch": Change("coded", served=True),
     "code that is read": Change("coded", old="def shifted(x, by=1)", new="def shifted(x, by=1, more=2)"),
     "a setting of a module of torch": Change("coded", does=lambda m: torch.backends.mha.set_fastpath_enabled(False)),
+    "nothing, fields": Change("fields", served=True),
+    "a field's default": Change("fields", old="b: int = 2", new="b: int = 3"),
+    "a field's flags": Change("fields", old="b: int = 2", new="b: int = dataclasses.field(default=2, init=False)"),
+    "a field more": Change("fields", old="b: int = 2", new="b: int = 2; c: int = 3"),
+    "nothing, a signature": Change("signed", served=True),
+    "an argument's default": Change("signed", old="by=1", new="by=10"),
+    "an argument's annotation": Change("signed", old="by=1", new="by: float = 1"),
+    "a signature of its own": Change("signed", does=lambda m: setattr(m.shifted, "__signature__", inspect.Signature())),
     "a member's value": Change(old="SUM = 1", new="SUM = 2"),
     "a function of torch": Change("plain", does=lambda m: setattr(torch.nn.functional, "gelu", torch.relu)),
     "a method of torch": Change("plain", does=lambda m: setattr(torch.nn.Linear, "forward", lambda self, x: x @ self.weight.t())),
@@ -346,6 +373,7 @@ def test_what_is_no_entry(process: Process) -> None:
 NOT_STORED = {
     "a marked function": "return x + told()",
     "an operator of the program's": "return torch.ops.stored_entries.shift(x)",
+    "an operator behind a write": "global written; written = x; return torch.ops.stored_entries.made(x) + 1",
     "code that tracing runs": "return x + remembered(3)",
     "a hash": "return x + hash('a') % 7",
     "a method for hashes": "return x + 'a'.__hash__() % 7",
@@ -381,8 +409,11 @@ def operator() -> Iterator[None]:
     library.define("shift(Tensor x) -> Tensor")
     library.impl("shift", lambda x: x + 1, "CompositeExplicitAutograd")
     library.impl("shift", lambda x: torch.empty_like(x), "Meta")
+    made = torch.library.custom_op("stored_entries::made", torch.sin, mutates_args=(), schema="(Tensor x) -> Tensor")
+    made.register_fake(torch.empty_like)
     yield
     library._destroy()
+    del made
 
 
 @pytest.mark.parametrize("text", NOT_STORED.values(), ids=NOT_STORED)
@@ -425,6 +456,18 @@ class Own(torch.nn.Module):
     def forward(self, x):
         return Function.apply(x * self.weight)
 
+rate = 2
+
+def gradient_of(ctx, gradient):
+    return gradient * rate
+
+scale = torch.ops.stored_entries.made
+torch.library.register_autograd("stored_entries::made", gradient_of)
+
+class Operated(Own):
+    def forward(self, x):
+        return scale(x * self.weight)
+
 def updating(optimizer):
     def update():
         optimizer.step()
@@ -466,7 +509,11 @@ TRAINING = {
     "hooks of what is saved": Trains(
         around=lambda: torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t), served=True
     ),
-    "a Function": Trains("Own"),
+    "a Function": Trains("Own", served=True),
+    "the forward of a Function": Trains("Own", old="return x * 1", new="return x * 2"),
+    "an operator": Trains("Operated", served=True),
+    "the backward of an operator": Trains("Operated", old="gradient * rate", new="gradient / rate"),
+    "what the backward of an operator reads": Trains("Operated", old="rate = 2", new="rate = 3"),
     "the backward of a Function": Trains("Own", old="gradient * 3", new="gradient * 4"),
 }
 
@@ -488,7 +535,7 @@ def step(process: Process, change: Trains, text: str, changed: bool) -> tuple[li
 
 
 @pytest.mark.parametrize("change", TRAINING.values(), ids=TRAINING)
-def test_training_in_another_process(process: Process, change: Trains) -> None:
+def test_training_in_another_process(process: Process, operator: None, change: Trains) -> None:
     for changed in (False, True):
         text = TRAINED.replace(change.old, change.new) if changed and change.old else TRAINED
         found, expected = step(process, change, text, changed)
@@ -513,7 +560,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_an_optimizer_in_another_process(process: Process, make: Callable[[Any], Any]) -> None:
+def test_an_optimizer_in_another_process(process: Process, operator: None, make: Callable[[Any], Any]) -> None:
     for made in (sgd, make):
         module, results = process.start(TRAINED), []
         for compiled in (True, False):
@@ -546,6 +593,22 @@ def test_many_modules_of_one_class(process: Process) -> None:
             model.n = 100 + number
             assert torch.equal(process.call(model.forward, X), model.forward(X))
         assert process.captures == captures
+
+
+def test_a_program_that_is_edited_again_and_again(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "MOST_ENTRIES", 3)
+    for number in (1, 2, 3, 4, 5, 5, 3):
+        module = process.start(PROGRAM.replace("return 3", f"return {number}"))
+        assert torch.equal(process.call(module.run, X), module.run(X))
+    (kept,) = map(marshal.loads, process.store.kept.values())
+    assert len(kept) == 3 and process.captures == 0
+    looked_at = []
+    monkeypatch.setattr(
+        stored, "loads", lambda data, *given, real=stored.loads: looked_at.append(data["number"]) or real(data, *given)
+    )
+    module = process.start(PROGRAM.replace("return 3", "return 5"))
+    process.call(module.run, X)
+    assert looked_at == [kept[0]["number"]] and process.captures == 0  # the latest first
 
 
 PLAIN = {

@@ -140,7 +140,7 @@ class CachedFunction(RowValue):
             known, by_name = [key_of(frame, a) for a in args], {k: key_of(frame, v) for k, v in kwargs.items()}
         except NotPlain:
             return self.called_once(frame, args, kwargs)
-        if frame.mutations.entries or written_inputs(frame):  # which another function may read
+        if has_written(frame):  # which another function may read
             self.fix(frame)
         if waits_for_writes(frame, self.fn.__wrapped__, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{name}, which remembers results and reads what was written here")
@@ -223,6 +223,11 @@ def key_of(frame: Frame, value: Value) -> Any:
     if isinstance(value, ObjectValue):  # what it remembers may hold it, as an instance of its own class
         raise NotPlain(value)
     return plain(value)
+
+
+def has_written(frame: Frame) -> bool:
+    """Whether there are writes that functions may read when they run."""
+    return bool(frame.mutations.entries) or bool(written_inputs(frame))
 
 
 def waits_for_writes(frame: Frame, function: Any, args: list[Value]) -> bool:

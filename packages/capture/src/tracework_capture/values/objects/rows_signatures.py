@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import operator
 import types
 from collections.abc import Callable
 from typing import Any
 
 from ...guards.classes import HEAP_TYPE, NO_ATTRIBUTE, lookup_class
-from ...sources import Const, DictItem, Source
+from ...guards.signatures import SameSignature, signature_facts
+from ...sources import ClassAttr, Const, DictItem, Source
 from ..plain.sequence import TupleValue
 from ..protocol.binding import class_value
 from ..protocol.calls import Handler, calls
@@ -34,7 +34,7 @@ def guard_fields(frame: Frame, cls: type) -> None:
     """The fields of a class stay the same objects in the same order, if it is a dataclass."""
     table = getattr(cls, "__dataclass_fields__", None)
     if type(table) is dict:
-        source = Const(table, f"{cls.__name__}.__dataclass_fields__")
+        source = ClassAttr(Const(cls, cls.__name__), "__dataclass_fields__")
         frame.guard("DICT_KEYS", source, tuple(table))
         for name, field in table.items():
             frame.guard("IDENTITY", DictItem(source, name), field)
@@ -137,26 +137,7 @@ def guard_facts(frame: Frame, function: Any, source: Source | None) -> None:
     if not isinstance(facts[-1], types.NoneType):
         frame.break_graph("builtin_unsupported", f"inspect.signature of {function.__qualname__}, which wraps no function")
 
-    def unchanged(function: types.FunctionType) -> bool:
-        """its signature is the same"""
-        now = signature_facts(function)
-        return len(now) == len(facts) and all(map(operator.is_, now, facts))
-
-    frame.guard("PREDICATE", source, unchanged)
-
-
-def signature_facts(function: Any) -> list[Any]:
-    """Objects that the signature of a function is made of, and that of the function it wraps; at the end what wraps nothing more."""
-    facts: list[Any] = []
-    while isinstance(function, types.FunctionType) and len(facts) < _LONGEST_CHAIN:
-        own = function.__dict__
-        facts += [function.__code__, function.__defaults__, function.__kwdefaults__, function.__annotations__]
-        facts.append(own.get("__signature__"))
-        function = own.get("__wrapped__")
-    return [*facts, function]
-
-
-_LONGEST_CHAIN = 500
+    frame.guard("PREDICATE", source, SameSignature(facts))
 
 
 def plain_options(frame: Frame, kwargs: dict[str, Value]) -> dict[str, Any]:

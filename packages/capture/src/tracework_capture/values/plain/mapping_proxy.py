@@ -13,7 +13,7 @@ from ..protocol.native import NativeValue
 from ..protocol.operators import binary, compare
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import wraps
-from .mapping import DictValue
+from .mapping import DictValue, dict_of
 
 _METHODS = frozenset(
     {"get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__"}
@@ -86,6 +86,10 @@ def wrap_proxy(frame: Frame, obj: types.MappingProxyType[Any, Any], source: Sour
     mapping = gc.get_referents(obj)[0]
     if type(mapping) not in (dict, collections.OrderedDict):  # the latter is what a signature's parameters are
         frame.break_graph("attribute_unknown", f"a mappingproxy of a {type(mapping).__name__}")
+    if type(mapping) is collections.OrderedDict and all(type(key) is str for key in mapping):  # which nobody changes
+        parameters = dict_of(frame, [(key, frame.constant(parameter)) for key, parameter in mapping.items()])
+        parameters.cls = collections.OrderedDict
+        return ProxyValue(parameters, source)
     return ProxyValue(frame.wrap(mapping, Const(mapping, "mapping")), source)
 
 

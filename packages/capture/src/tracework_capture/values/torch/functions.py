@@ -19,7 +19,7 @@ from ...polyfills.torch_functions import all_checked
 from ...sources import Const, Source
 from ..number.symint import SizeRelation, SymNumber, size_value
 from ..objects.class_value import ClassValue
-from ..objects.lru_cache import waits_for_writes
+from ..objects.lru_cache import has_written, waits_for_writes
 from ..objects.row_value import RowValue
 from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.calls import CALLS, Handler, Policy, breaks, call, method, traced
@@ -61,6 +61,8 @@ class TorchFunctionValue(KnownFunction):
         program = function_of_custom_operator(self.fn)
         if program is not None and waits_for_writes(frame, program, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{self.describe()}, whose function reads what was written here")
+        if program is not None and has_written(frame):
+            frame.memory.only_now = f"the function of {self.describe()} is called behind a write, which it might read elsewhere"
         if args and isinstance(args[0], TensorValue) and (name := metadata_operator(self.fn)):
             return args[0].call_method(frame, name, args[1:], kwargs)
         if is_of_numbers(self.fn, args, kwargs):
