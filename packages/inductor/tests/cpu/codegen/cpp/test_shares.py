@@ -19,7 +19,12 @@ def dims(x):
 
 
 def several(x):
-    return prims.sum(prims.mul(x, x), dims(x)), prims.amax(x, dims(x)), prims.amin(x, dims(x)), prims.any(prims.gt(x, 2.0), dims(x))
+    return (
+        prims.sum(prims.mul(x, x), dims(x)),
+        prims.amax(x, dims(x)),
+        prims.amin(x, dims(x)),
+        prims.any(prims.gt(x, 2.0), dims(x)),
+    )
 
 
 def written_beside(x):
