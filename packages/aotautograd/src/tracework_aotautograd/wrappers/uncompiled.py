@@ -56,8 +56,10 @@ def _regions(nodes: Sequence[fx.Node], marked: Sequence[fx.Node]) -> list[list[f
     return [*regions, *([n] for n in nodes[begin:])]
 
 
-def _checkpointed(gm: fx.GraphModule, inside: list[fx.Node], graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
-    """Nodes of a checkpoint as one node of `graph`, and those that take its results."""
+def _checkpointed(
+    gm: fx.GraphModule, inside: list[fx.Node], graph: fx.Graph, copies: dict[fx.Node, fx.Node], depth: int = 1
+) -> None:
+    """Nodes of a checkpoint as one node of `graph`, and those that take its results. depth: how many checkpoints they are in there."""
     reads = [id(read) for read in inside[0].meta["recompute_reads"]]
     given = [n for n in copies if id(n.meta.get("example_value")) in reads]
     here = set(inside)
@@ -66,18 +68,28 @@ def _checkpointed(gm: fx.GraphModule, inside: list[fx.Node], graph: fx.Graph, co
     part, inner = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in (*given, *others):
         inner[node] = part.placeholder(node.name)
-    for node in inside:
-        inner[node] = copy_node(part, node, inner.__getitem__)
+    for level, group in groupby(inside, key=lambda node: _level(node, depth + 1)):
+        if level is not None:
+            _checkpointed(gm, [*group], part, inner, depth + 1)
+            continue
+        for node in group:
+            inner[node] = copy_node(part, node, inner.__getitem__)
     part.output(tuple(inner[n] for n in made))
-    run = _Checkpoint(_torch.graph_module(part, gm).forward, len(given), _is_whole(inside))
+    run = _Checkpoint(_torch.graph_module(part, gm).forward, len(given), _is_whole(inside, depth))
     results = graph.call_function(run, tuple(copies[n] for n in (*given, *others)))
     for place, node in enumerate(made):
         copies[node] = graph.call_function(operator.getitem, (results, place))
 
 
-def _is_whole(inside: list[fx.Node]) -> bool:
+def _level(node: fx.Node, depth: int) -> Any:
+    """The checkpoint that a node is in, counted from the outermost, which is 1; None where it is in fewer."""
+    levels = node.meta.get("recompute_levels", ())
+    return levels[-depth] if len(levels) >= depth else None
+
+
+def _is_whole(inside: list[fx.Node], depth: int) -> bool:
     """Whether a checkpoint is a reentrant one."""
-    return any(whole for node in inside for _, whole in node.meta.get("recompute_levels", ()))
+    return any(level[1] for node in inside if (level := _level(node, depth)) is not None)
 
 
 class _Checkpoint:
