@@ -79,9 +79,9 @@ def _tile() -> str:
 _BODY = r"""
 #ifdef _OPENMP
 extern "C" int omp_get_max_threads(void);
-TW int64_t tw_threads() { return omp_get_max_threads(); }
+TW int64_t tw_most_threads() { return omp_get_max_threads(); }
 #else
-TW int64_t tw_threads() { return 1; }
+TW int64_t tw_most_threads() { return 1; }
 #endif
 // A tile at the rim of C goes through a whole one.
 static void tw_rim(int64_t depth, const float* a, const float* b, const float* add, int64_t lda, float* c, int64_t ldc,
@@ -122,7 +122,7 @@ extern "C" int32_t KERNEL_NAME(const float* a, int64_t ra, int64_t ca, const flo
   if (m == 0) return 0;
   const int64_t parts = (k + DEPTH - 1) / DEPTH, most = ((k + parts - 1) / parts + 7) / 8 * 8;
   // Each thread has a rectangle of C, and packs what it needs for itself: what another has packed comes from the cache of another core.
-  const int64_t threads = m * n * k > 262144 ? tw_threads() : 1;
+  const int64_t threads = m * n * k > 262144 ? tw_most_threads() : 1;
   int64_t height = 0, width = 0, least = 0;
   for (int64_t down = 1; down <= threads; ++down) if (threads % down == 0) {
     const int64_t across = threads / down, h = ((m + down - 1) / down + ROWS - 1) / ROWS * ROWS;

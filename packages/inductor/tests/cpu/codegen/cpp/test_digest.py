@@ -6,8 +6,9 @@ import random
 import pytest
 import tracework_runtime as runtime
 from tracework_inductor.codegen import renderer_for
-from tracework_inductor.codegen.cpp import few_rows
+from tracework_inductor.codegen.cpp import few_rows, table
 from tracework_inductor.codegen.cpp.cores import attention
+from tracework_inductor.codegen.cpp.depthwise import DEPTHWISE_KERNEL
 from tracework_inductor.codegen.cpp.digest import DIGEST_KERNEL, KEY_BYTES
 from tracework_inductor.codegen.cpp.gemm import GEMM_KERNEL
 from tracework_inductor.codegen.renderer import KERNEL_NAME, RenderedKernel
@@ -17,14 +18,14 @@ from tracework_runtime.packed import KEY_BYTES as RUNTIME_KEY_BYTES
 LENGTHS = [1, 4, 7, 8, 9, 12, 16, 24, 36, 8188, 8192, 8196, 8192 * 3 + 20, 8192 * 70 + 4, 8192 * 513 + 12]
 
 
-BESIDE = RenderedKernel(f'{few_rows.HEAD}{attention.HEAD}extern "C" void {KERNEL_NAME}() {{}}', ())
-"""What kernels of products and of attention have in front of them."""
+BESIDE = RenderedKernel(f'{few_rows.HEAD}{attention.HEAD}{table.HEAD}extern "C" void {KERNEL_NAME}() {{}}', ())
+"""What kernels of products, of attention and of tables have in front of them."""
 
 
 @pytest.fixture(scope="module")
 def digest():
     """The kernel in a file with all others that are not made of loops alone, as a graph of layers and attention has it."""
-    kernels = [("content_digest", DIGEST_KERNEL), ("product", GEMM_KERNEL), ("beside", BESIDE)]
+    kernels = [("content_digest", DIGEST_KERNEL), ("product", GEMM_KERNEL), ("depthwise", DEPTHWISE_KERNEL), ("beside", BESIDE)]
     sources = renderer_for("cpu", InductorOptions()).pack(kernels)
     artifact = runtime.Artifact("digest", "def call(args):\n    return ()\n", tuple(sources), devices=frozenset({"cpu"}))
     kernel = runtime.load(artifact).namespace["content_digest"]
