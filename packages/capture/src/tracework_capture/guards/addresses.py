@@ -385,7 +385,7 @@ def object_at(address: list[Any]) -> Any:
     try:
         now = address_of(found)
     except NotPortable as error:
-        raise Changed(str(error)) from error
+        raise Changed(f"{module}.{path} is another one: {error}") from error
     if now != address:
         raise Changed(f"{module}.{path} is not what it was")
     return found
