@@ -85,6 +85,10 @@ def refuse_unmodelled_gradients(frame: Frame) -> None:
         frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
     if any(isinstance(node.target, (PassThrough, RegisterHook, EnterSavedHooks)) for node in frame.graph.graph.nodes):
         frame.break_graph("hook", "a backward in the function whose hooks it would run as they are")
+    if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
+        frame.break_graph(
+            "call_unknown", "a backward in the function under detect_anomaly, which looks at the gradients of each operator"
+        )
     if frame.recording.effects.sparse_gradients:
         frame.break_graph("tensor_layout", "a backward in the function that gives sparse gradients")
 
