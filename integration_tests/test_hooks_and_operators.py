@@ -589,3 +589,29 @@ def test_hooks_of_parameters_run_in_the_order_of_eager(count, shows_middle, back
     (expected, gradients), (actual, compiled) = found
     assert actual == expected
     torch.testing.assert_close(compiled, gradients)
+
+
+def test_under_compiled_autograd_of_torch():
+    """Backwards of compiled graphs are calls in its graphs; nothing of the compiler's own work is."""
+    from torch._dynamo import compiled_autograd
+
+    def inside(x, w):
+        h = x * w[0]
+        h.register_hook(lambda g: g.clamp(-0.5, 0.5))
+        (h * h).sum().backward()
+        return x.grad * 1
+
+    def outside(x, w):
+        return (x @ w).tanh().sum()
+
+    made = []
+    found = []
+    for call in (lambda fn: fn, lambda fn: tracework.compile(fn, backend="aot_eager")):
+        x, w = inputs()
+        with compiled_autograd._enable(lambda gm: made.append(gm) or gm):
+            call(outside)(x, w).backward()
+            gradients = [x.grad, w.grad]
+            x.grad = None
+            found.append([gradients, call(inside)(x, w)])
+    same(found[1], found[0])
+    assert len(made) == 3  # of the plain program two, of the compiled ones that outside

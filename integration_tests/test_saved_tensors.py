@@ -1,5 +1,7 @@
 """Compiled functions under forward-mode AD and under saved-tensor hooks: eager's values, gradients, tangents, and calls of the hooks."""
 
+import warnings
+
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -263,3 +265,38 @@ def test_a_packing_hook_that_raises_is_called_once_for_each_tensor(backend, as_o
             with torch.autograd.graph.saved_tensors_hooks(hook if as_object else lambda t: hook(t), lambda t: t):
                 compiled(x)
         assert hook.count == 2
+
+
+def hidden_nan(x):
+    """The gradient of the root is infinite times zero, and clamp drops it."""
+    return (x.clamp(min=0).sqrt() * 0).sum()
+
+
+def backward_inside(x):
+    loss = hidden_nan(x)
+    loss.backward()
+    return loss.detach()
+
+
+@pytest.mark.parametrize("fn", [hidden_nan, backward_inside])
+def test_anomalies_are_found(fn):
+    """As in eager, with the operator's name; what was compiled meanwhile runs compiled afterwards."""
+    compiled = tracework.compile(fn, backend="aot_eager")
+
+    def run(call):
+        x = torch.linspace(-1, 1, 5, requires_grad=True)
+        loss = call(x)
+        if loss.requires_grad:
+            loss.backward()
+        return x.grad
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for call in (fn, compiled):
+            with torch.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="'SqrtBackward0' returned nan"):
+                run(call)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tracework.UncompiledWarning)
+        torch.testing.assert_close(run(compiled), run(fn), equal_nan=True)
+        with torch.autograd.detect_anomaly(check_nan=False):
+            torch.testing.assert_close(run(compiled), run(fn), equal_nan=True)

@@ -317,10 +317,11 @@ def without_compiled_autograd() -> Iterator[None]:
 
 @contextmanager
 def tracing_state() -> Iterator[None]:
-    """Grad mode restored at the end, no inference mode, one thread for the engine, autocast's cache left clean."""
+    """Grad mode restored at the end, no inference mode, one thread for the engine that looks for no NaN, autocast's cache left clean."""
     before = torch.is_grad_enabled()
     multithreading = torch.autograd.set_multithreading_enabled(False)
-    with multithreading, torch.inference_mode(False), plain_saved_tensors(), without_compiled_autograd():
+    anomalies = torch.autograd.set_detect_anomaly(False)
+    with multithreading, anomalies, torch.inference_mode(False), plain_saved_tensors(), without_compiled_autograd():
         try:
             with torch.set_grad_enabled(before):
                 yield

@@ -240,6 +240,17 @@ StopRecomputation = checkpoint._StopRecomputationError
 """What the backward of a checkpoint ends its function with when all is there that was to be computed again."""
 
 
+@contextlib.contextmanager
+def plain_engine() -> Iterator[None]:
+    """The engine runs backwards itself, also under torch's compiled autograd."""
+    set_compiler = torch._C._dynamo.compiled_autograd.set_autograd_compiler
+    before = set_compiler(None, False)
+    try:
+        yield
+    finally:
+        set_compiler(*before)
+
+
 def nodes_behind(node: Any) -> list[Any]:
     """An autograd node and all that a backward goes on to from it."""
     found, waiting = dict[Any, None](), [node]

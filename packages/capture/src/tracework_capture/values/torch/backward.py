@@ -85,6 +85,10 @@ def refuse_unmodelled_gradients(frame: Frame) -> None:
         frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
     if any(isinstance(node.target, (PassThrough, RegisterHook, EnterSavedHooks)) for node in frame.graph.graph.nodes):
         frame.break_graph("hook", "a backward in the function whose hooks it would run as they are")
+    if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
+        frame.break_graph(
+            "call_unknown", "a backward in the function under detect_anomaly, which looks at the gradients of each operator"
+        )
     if frame.recording.effects.sparse_gradients:
         frame.break_graph("tensor_layout", "a backward in the function that gives sparse gradients")
 
@@ -99,7 +103,8 @@ def gradients(
     """The node that asks the engine. Where an earlier backward used the history up, the graph ends before that one: eager's engine has
     accumulated some gradients when it comes to what was freed."""
     try:
-        return frame.graph.call(frame, target, (outputs, inputs), options(given))
+        with _torch.plain_engine():
+            return frame.graph.call(frame, target, (outputs, inputs), options(given))
     except BreakGraph as stop:
         if "second time" in stop.detail:
             stop.created_at = frame.graph.freed_at
@@ -229,7 +234,7 @@ def order_of_arrival(frame: Frame, outputs: list[AbstractTensor], tensors: list[
     ends, places = [output.example for output in outputs], [tensor.example for tensor in tensors]
     handles = [place.register_hook(functools.partial(_note, order, n)) for n, place in enumerate(places)]
     try:
-        with frame.graph.fake_mode:
+        with frame.graph.fake_mode, _torch.plain_engine():
             torch.autograd.grad(ends, places, [torch.empty_like(end) for end in ends], retain_graph=True, allow_unused=True)
     except RuntimeError:  # the backward itself says so
         return []
