@@ -28,6 +28,7 @@ from ..contracts import ENTRIES, EntryStore
 from ..errors import BreakGraph, GuardBuildError, SkipFrame
 from ..graph.captured import Captured, refuse_results
 from ..graph.captured_call import CapturedCall
+from ..guards import operators as _operators  # noqa: F401  # addresses asks it, and nothing is imported while a program is traced
 from ..guards.access import Scope, fetch
 from ..guards.addresses import Changed, Reader, Writer, digest_of_code
 from ..guards.program import program_of
