@@ -75,6 +75,14 @@ def _reader(operand: Any, sizes: Sequence[Size], dtype: torch.dtype) -> Callable
     return lambda index: ops.constant(operand, dtype)
 
 
+def _rounded(operand: Any, dtype: torch.dtype) -> Any:
+    """A number as an element of that dtype, where halves are computed as float32: loops that compute a value anew then find what was stored."""
+    if dtype not in (torch.float16, torch.bfloat16) or not isinstance(operand, (int, float)):
+        return operand
+    found = torch.tensor(float(operand), dtype=torch.float64).to(dtype).item()
+    return operand if found == operand else found
+
+
 def _result_dtype(low: Any, operands: Sequence[Any]) -> torch.dtype:
     dtype = getattr(low.spec, "dtype", None)
     return dtype if dtype is not None else next(o.dtype for o in operands if isinstance(o, TensorValue))
@@ -218,7 +226,7 @@ def where(low: Any, cond: Any, a: Any, b: Any) -> Any:
     tensors = [t for t in (cond, a, b) if isinstance(t, TensorValue)]
     sizes = broadcast_sizes(*tensors)
     read_cond = _reader(settled(cond), sizes, torch.bool)
-    read_a, read_b = _reader(settled(a), sizes, dtype), _reader(settled(b), sizes, dtype)
+    read_a, read_b = (_reader(_rounded(settled(o), dtype), sizes, dtype) for o in (a, b))
 
     def inner(index: list[Size]) -> Any:
         return ops.where(read_cond(index), read_a(index), read_b(index))

@@ -26,3 +26,12 @@ def test_conversions_are_exact(dtype) -> None:
         assert torch.equal(actual.isnan(), given)
         bits = torch.int32 if expected.dtype == torch.float32 else torch.int16
         assert torch.equal(actual.view(bits)[~given], expected.view(bits)[~given])
+
+
+@pytest.mark.parametrize("number", [-1e9, 0.1, 3], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_numbers_among_halves_are_halves(dtype, number) -> None:
+    x, keep = torch.randn(5, 40).to(dtype), torch.arange(5)[:, None] > torch.arange(40)
+    graph = build(lambda x, keep: prims.convert(prims.where(keep, x, number), torch.float32), [x, keep])
+    expected = torch.where(keep, x, torch.tensor(number).to(dtype)).float()
+    assert torch.equal(load(compile_graph(graph))([x, keep])[0], expected)
