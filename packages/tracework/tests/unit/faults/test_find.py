@@ -287,7 +287,7 @@ BUGS = (
         "decomposition of aten.silu_backward.default",
         grad=True,
     ),
-    Bug(dropping_pass, chain, "values", "primops", "aten.neg.default", "pass drop_neg of PRIM_PASSES (3 of 6)"),
+    Bug(dropping_pass, chain, "values", "primops", "aten.neg.default", "pass drop_neg of PRIM_PASSES (3 of "),
     Bug(dropping_graph_pass, chain, "values", "inductor", "abs", "pass drop_abs of GRAPH_PASSES"),
     Bug(wrong_fusion, rows, "values", "inductor", "sub", "fusion ", 2),
     Bug(wrong_kernel, few, "values", "inductor", "tanh", "kernel of tanh"),
