@@ -176,13 +176,23 @@ def _users(node: Any) -> Iterator[Any]:
             yield from _users(user)
 
 
-def _written_at(low: Any, x: Any) -> str | None:
-    """The input whose memory `x` shows, where the current node may write there."""
+def _memory_of(low: Any, x: Any) -> str | None:
+    """The buffer that the current node writes to where it gives `x` with other elements: an input, or the copy of one where what may raise
+    comes after the writes. None where it is to make a new value."""
     where = low.written_inputs.get(low.node)
     if where is None or not isinstance(x, Strided):
         return None
-    name: str = low.values[where.placeholder].buffer
-    return name if alias_root(low.buffers, x.buffer) == name else None
+    given: Strided = low.values[where.placeholder]
+    root = alias_root(low.buffers, x.buffer)
+    if low.changed_copies is None:
+        return given.buffer if root == given.buffer else None
+    if given.buffer not in low.changed_copies and root == given.buffer:
+        copy = Lazy(given.sizes, given.dtype, given.device, given.load, 1, given.reads)
+        low.changed_copies[given.buffer] = low.realize(copy, given.strides)
+    made = low.changed_copies.get(given.buffer)
+    if made is None or not strides_equal(made.sizes, made.strides, given.strides) or not same(given.offset, 0):
+        return None
+    return made.buffer if root in (given.buffer, made.buffer) else None
 
 
 def _is_read_from(low: Any, name: str, value: Any) -> bool:
@@ -190,9 +200,9 @@ def _is_read_from(low: Any, name: str, value: Any) -> bool:
 
 
 def apart(low: Any, x: Any, value: Any) -> Any:
-    """What the current node writes to `x`: in memory of its own where it is read from the input that is written to."""
+    """What the current node writes to `x`: in memory of its own where it is read from where it is written to."""
     value = settled(value)
-    name = _written_at(low, settled(x))
+    name = _memory_of(low, settled(x))
     if name is None or not _is_read_from(low, name, value):
         return value
     return low.realize(Lazy(value.sizes, value.dtype, value.device, value.load, 1, value.reads))
@@ -202,21 +212,24 @@ def input_of(low: Any, x: Any, read: Sequence[Any]) -> Strided | None:
     """The part of an input that the current node may write to: `x`, which it gives with other elements. None where there is none, or `read`,
     the values that it takes these from, are read from there."""
     x = settled(x)
-    name = _written_at(low, x)
+    name = _memory_of(low, x)
     if name is None or any(_is_read_from(low, name, settled(value)) for value in read):
         return None
-    low.settle_readers(x.buffer)
-    return x if isinstance(x, Strided) else None
+    newest = newest_name(low, name)
+    for buffer in dict.fromkeys((x.buffer, newest)):
+        if alias_root(low.buffers, buffer) == name:
+            low.settle_readers(buffer)
+    return Strided(x.sizes, x.dtype, x.device, newest, x.strides, x.offset)
 
 
 def joined(low: Any, x: Any, part: Any) -> Strided | None:
     """The input `x` after writes to a part of it; None where `part`, its new value, is not the memory of that part."""
     x, where = settled(x), low.written_inputs.get(low.node)
-    if where is not None and where.joins and isinstance(part, Strided) and isinstance(x, Strided) and part.buffer != x.buffer:
-        name = low.values[where.placeholder].buffer
-        if alias_root(low.buffers, part.buffer) == alias_root(low.buffers, x.buffer) == name:
-            return Strided(x.sizes, x.dtype, x.device, part.buffer, x.strides, x.offset)
-    return None
+    if where is None or not where.joins or not isinstance(part, Strided) or part.buffer == x.buffer:
+        return None
+    if (name := _memory_of(low, x)) is None or alias_root(low.buffers, part.buffer) != name:
+        return None
+    return Strided(x.sizes, x.dtype, x.device, part.buffer, x.strides, x.offset)
 
 
 def write_part(low: Any, x: Any, part: Any, position: Callable[[list[Size]], list[Size]]) -> Strided | None:
@@ -234,6 +247,7 @@ def write_into(
     """Stores value(index) at target[position(index)] for all indices below sizes."""
     new = low.new_buffer(low.buffers[target.buffer].layout, "alias", target.buffer)
     root = alias_root(low.buffers, target.buffer)
+    low.newest[root] = new.name
     if low.buffers[root].kind == "input":
         low.mutated[new.name] = root
     low.pointwise_node(
@@ -275,10 +289,11 @@ def rotation(node: Any) -> tuple[int, int, int] | None:
 
 def rotated(low: Any, x: Any) -> Strided | None:
     """The input `x` rolled where it lies, as the current node rolls it; None if it is not written to."""
-    if low.node not in low.written_inputs or (target := input_of(low, x, ())) is None:
+    if low.node not in low.written_inputs or low.changed_copies is not None or (target := input_of(low, x, ())) is None:
         return None
     new = low.new_buffer(low.buffers[target.buffer].layout, "alias", target.buffer)
-    low.mutated[new.name] = alias_root(low.buffers, target.buffer)
+    root = alias_root(low.buffers, target.buffer)
+    low.mutated[new.name], low.newest[root] = root, new.name
     views = [BufferView(name, target.sizes, target.strides, target.offset) for name in (target.buffer, new.name)]
     facts = tuple(zip(("blocks", "length", "distance"), rotation(low.node) or (), strict=True))
     core = CoreNode(
@@ -289,8 +304,10 @@ def rotated(low: Any, x: Any) -> Strided | None:
 
 
 def newest_name(low: Any, name: str) -> str:
-    """Of an input: the alias that its last write so far made. Who writes next comes after those that read it under this name."""
-    return next((new for new, root in reversed(low.mutated.items()) if root == name), name)
+    """Of an input, or of its copy: the alias that its last write so far made. Who writes next comes after those that read it under this
+    name."""
+    newest: str = low.newest.get(name, name)
+    return newest
 
 
 def is_whole(low: Any, at: Strided, name: str) -> bool:

@@ -108,6 +108,26 @@ def library_after(cache, at, new):
     return prims.copy_into(cache, written), angle
 
 
+def library_after_parts(cache, at, new):
+    """What may raise comes after several writes to parts, each of which is read."""
+    first = prims.index_copy(prims.select(cache, 0, 1), 0, at, prims.select(new, 0, 0), False)
+    value = prims.select_scatter(cache, first, 0, 1)
+    total = prims.sum(value, (1,), False)
+    value = prims.slice_scatter(value, prims.mul(prims.slice(value, 1, 2, 2 + NEW), new), 1, 4, 4 + NEW)
+    value = prims.as_strided_scatter(value, prims.select(prims.select(new, 0, 0), 0, 0), (4,), (5,), 3)
+    angle = overload(torch.ops.aten.logcumsumexp.default, (prims.sum(value, (1,), False), 0), total.spec)
+    return prims.copy_into(cache, value), angle, total
+
+
+def part_by_library(cache, at, new):
+    """A part is written in place, read, and then written by a library call, which gives a copy of it."""
+    part = prims.index_copy(prims.select(cache, 0, 1), 0, at, prims.select(new, 0, 0), False)
+    total, row = prims.mul(part, 3.0), prims.expand(prims.reshape(at, (NEW, 1)), (NEW, 4))
+    part = prims.scatter_reduce(part, 0, row, prims.select(new, 0, 1), "amax")
+    written = prims.select_scatter(cache, part, 0, 1)
+    return prims.copy_into(cache, written), total, prims.sum(written, (1,), False)
+
+
 def library_beside(cache, at, new):
     """What may raise comes after the write, and can as well come before."""
     written = prims.index_copy(cache, 1, at, new, False)
@@ -238,7 +258,15 @@ def moved_by_strides(cache, at, new):
 
 
 IN_PLACE = {row: True, before: True, after: False, viewed: False, itself: True, twice: True, between: False, given_out: True}
-IN_PLACE |= {changed: False, put: True, added: True, library_after: False, library_beside: True}
+IN_PLACE |= {
+    changed: False,
+    put: True,
+    added: True,
+    library_after: False,
+    library_after_parts: True,
+    part_by_library: True,
+    library_beside: True,
+}
 IN_PLACE |= {sliced: True, strode: True, selected: True, diagonal: True, part_of_part: True}
 IN_PLACE |= {
     part_read_after: False,
@@ -283,7 +311,7 @@ def run_on_gpu(graph, given, folder):
     return triton_interpreter.host_call(host, kernels, folder)(list(given))
 
 
-LIBRARY = library_after, library_beside
+LIBRARY = part_by_library, library_after, library_after_parts, library_beside
 """The results of library calls are looked at, and those of the interpreter do not come from a GPU."""
 
 
@@ -312,7 +340,7 @@ def test_values(program, device, tmp_path):
 @pytest.mark.parametrize("program", IN_PLACE, ids=lambda p: p.__name__)
 def test_copies_of_the_whole(program, device):
     """None where the write is made in place, but for what is given out."""
-    own = {before: 2, given_out: 1, part_of_what_was_written: 1}.get(program, 0)
+    own = {before: 2, given_out: 1, library_after_parts: 1, part_by_library: 1, part_of_what_was_written: 1}.get(program, 0)
     assert (len(copies(program, device)) == own) == IN_PLACE[program]
 
 
@@ -407,9 +435,9 @@ LOOKS = st.none() | st.tuples(st.sampled_from(["new", "old", "first part"]), st.
 """What is read after a step, and whether a loop over elements reads it, which may be put off, or a sum."""
 
 
-@drawn(st.lists(st.tuples(STEPS, LOOKS), min_size=1, max_size=4))
+@drawn(st.lists(st.tuples(STEPS, LOOKS), min_size=1, max_size=4), st.booleans())
 @settings(max_examples=12, deadline=None, derandomize=True)
-def test_random_writes(steps):
+def test_random_writes(steps, may_raise):
     def program(cache, at, new):
         value, read, part = cache, [], prims.slice(cache, 1, 1, 5)
         for number, (step, look) in enumerate(steps):
@@ -417,6 +445,9 @@ def test_random_writes(steps):
             if look is not None:
                 seen, kept = {"new": value, "old": old, "first part": part}[look[0]], look[1]
                 read.append(prims.mul(seen, 3.0) if kept else prims.sum(seen, (1,), False))
+        if may_raise:
+            total = prims.sum(value, (1,), False)
+            read.append(overload(torch.ops.aten.logcumsumexp.default, (total, 0), total.spec))
         return prims.copy_into(cache, value), *read
 
     expected_inputs, given = inputs(), inputs()
