@@ -73,6 +73,9 @@ class Rest(Protocol):
     def uncompiled(self) -> Run:
         """The captured graph as it is."""
 
+    def anew(self, args: Sequence[Any]) -> Run:
+        """The captured graph, which has no backward, compiled for inputs that overlap as these do."""
+
     @property
     def gradients(self) -> Sequence[Gradients]:
         """Of each component, compiled anew."""
@@ -103,16 +106,14 @@ def inference_recipe(made: Signature, graph: Any, records: bool, autocast: bool,
     """
     if graph is None:
         raise NotData("what a graph was compiled to is not kept")
-    if made.shared:
-        raise NotData("inputs share memory")
-    falls_back = bool(made.places) or any(info.mutation is not Mutation.NONE for info in made.inputs)
+    falls_back = bool(made.places or made.shared) or any(info.mutation is not Mutation.NONE for info in made.inputs)
     return {
         "role": "inference",
         "signature": to_data(made),
         "graph": graph,
         "records": records,
         "autocast": autocast,
-        "captured": described(captured, made.inputs) if falls_back else None,
+        "captured": described(captured, made.inputs, is_differentiated=False) if falls_back else None,
     }
 
 
@@ -161,24 +162,27 @@ def digest_of(program: FunctionalProgram) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def described(captured: Captured, infos: Sequence[InputInfo]) -> dict[str, Any]:
-    """What the text of a captured graph does not say of it. Raises NotData."""
+def described(captured: Captured, infos: Sequence[InputInfo], is_differentiated: bool = True) -> dict[str, Any]:
+    """What the text of a captured graph does not say of it. Raises NotData. is_differentiated: its gradients may be traced again."""
     gm, examples, conditions = captured
     nodes = list(gm.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     inputs: list[Any] = []
-    storages: set[int] = set()
+    storages: dict[int, int] = {}
     for node, example, info in zip(placeholders, examples, infos, strict=True):
         if info.kind is not InputKind.TENSOR:
             inputs.append(None if info.kind is InputKind.SIZE else ["constant", to_data(example)])
             continue
         storage = getattr(node.meta.get("example_value"), "storage", None)
-        if storage is None or id(storage) in storages:
+        key = id(node if storage is None else storage)
+        if is_differentiated and (storage is None or key in storages):
             raise NotData(f"input {node.name} shares its memory with another one")
-        storages.add(id(storage))
+        number = storages.setdefault(key, len(storages))
         if _torch.has_hooks(example):
             raise NotData(f"input {node.name} has hooks")
-        inputs.append(["tensor", info.requires_grad, example.is_leaf, info.is_parameter, example._is_view(), info.is_static])
+        inputs.append(
+            ["tensor", info.requires_grad, example.is_leaf, info.is_parameter, example._is_view(), info.is_static, number]
+        )
     return {"inputs": inputs, "checkpoints": _checkpoints(nodes), "symbols": _symbols(gm.meta.get("symbols"), conditions)}
 
 
@@ -224,7 +228,9 @@ def from_recipe(recipe: Recipe, parts: Parts) -> Run | None:
     if recipe["role"] == "inference":
         made = from_data(recipe["signature"])
         run = _torch.apart_from_autocast(call) if recipe["autocast"] else call
-        return guarded(wrap_inference(run, made, recipe["records"]), rest.uncompiled, made, parts.report, parts.addresses)
+        captured = recipe["captured"]
+        anew = None if captured is None or captured["symbols"] else rest.anew
+        return guarded(wrap_inference(run, made, recipe["records"]), rest.uncompiled, made, parts.report, parts.addresses, anew)
     facts: TrainingFacts = from_data(recipe["facts"])
     if recipe["captured"]["symbols"]:  # what compiling a backward finds out about sizes nobody would check any more
         each = zip(recipe["backwards"], facts.backwards, strict=True)
@@ -263,6 +269,9 @@ class _Later:
 
     def uncompiled(self, *args: Any) -> tuple[Any, ...]:
         return self._rest().uncompiled(*args)
+
+    def anew(self, args: Sequence[Any]) -> Run:
+        return self._rest().anew(args)
 
     def gradients_of(self, place: int, key: str, facts: BackwardFacts, keeps: bool) -> Gradients:
         """Those of one component, its backward from the store where it is there."""

@@ -21,7 +21,7 @@ from tracework_primops.literals import read_symbols
 from tracework_primops.symbols import Symbol
 
 from . import _torch
-from .api import gradients_of, trained
+from .api import aot_compile, gradients_of, trained
 from .contracts import Compiled, GraphCompiler, GraphSpec, Report
 from .errors import UsageError
 from .options import AotOptions
@@ -56,6 +56,9 @@ class Rest:
     @functools.cached_property
     def uncompiled(self) -> Run:
         return uncompiled(self._graph)
+
+    def anew(self, args: Sequence[Any]) -> Run:
+        return aot_compile(self._graph, args, forward_compiler=self._compiler, options=self._options, report=self._report)
 
     @functools.cached_property
     def gradients(self) -> list[Gradients]:
@@ -115,11 +118,15 @@ def restore(gm: fx.GraphModule, described: dict[str, Any], symbols: SymbolTable 
         if node.op != "output" and "spec" in node.meta:
             node.meta["example_value"] = _fake(mode, node.meta["spec"])
     placeholders = [node for node in nodes.values() if node.op == "placeholder"]
+    storages: dict[int, Any] = {}
     for node, row in zip(placeholders, described["inputs"], strict=True):
         if row is not None and row[0] == "constant":
             node.meta["example_value"] = from_data(row[1])
         elif row is not None:
-            node.meta["binding"] = _Static(row[5])
+            *_, is_static, storage = row
+            node.meta["binding"] = _Static(is_static)
+            fake = node.meta["example_value"] = mode.make(node.meta["spec"], storages.get(storage))
+            storages.setdefault(storage, fake.storage)
     for number, (mark, inside, reads) in enumerate(described["checkpoints"]):
         tensors = tuple(nodes[name].meta["example_value"] for name in reads)
         for name in inside:
@@ -146,7 +153,7 @@ def _example(node: fx.Node, row: Sequence[Any], symbols: SymbolTable | None) -> 
     """A tensor without memory of which autograd says what it said of the example input."""
     if row[0] == "constant":
         return from_data(row[1])
-    _, requires_grad, is_leaf, is_parameter, is_view, _ = row
+    _, requires_grad, is_leaf, is_parameter, is_view, *_ = row
     spec, number = node.meta["spec"], int if symbols is None else symbols.hint
     made = torch.empty_strided([*map(number, spec.sizes)], [*map(number, spec.strides)], dtype=spec.dtype, device="meta")
     if is_parameter:

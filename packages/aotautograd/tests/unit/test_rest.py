@@ -83,14 +83,19 @@ def test_several_gradients_at_once_and_other_data():
     assert len(process.reports) == 2
 
 
+def test_what_inputs_share():
+    """What was compiled for inputs that overlap serves those, in the next process, too, and is compiled for others that do otherwise."""
+    made = torch.arange(4.0)
+    process = Process(Writes(), made[:3], made[1:])
+    again = process.again()
+    for begins in ([0, 1], [0, 3], [0, 3], [2, 0], [2, 0], [0, 1]):
+        mine, theirs = torch.arange(6.0), torch.arange(6.0)
+        found, expected = (call(*[row[b : b + 3] for b in begins]) for call, row in ((again, mine), (Writes(), theirs)))
+        assert torch.equal(mine, theirs) and all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert len(process.compiled) == 3 and process.captures == 1 and not process.reports
+
+
 def test_what_runs_uncompiled():
-    x = torch.rand(4)
-    process = Process(Writes(), x[:2].clone(), x[2:])
-    again, both = process.again(), torch.arange(4.0)
-    assert torch.equal(again(both[:3], both[1:])[0], torch.arange(3) * 2.0 + 1) and torch.equal(
-        both[:3], torch.tensor([1.0, 3, 5])
-    )
-    assert process.reports and process.captures == 1
     process = Process(Trained(), *trained())
     hooks = [0]
 

@@ -65,6 +65,8 @@ class Lowering:
         self.inputs: list[str] = []
         self.size_inputs: dict[str, Any] = {}
         self.mutated: dict[str, str] = {}
+        self.newest: dict[str, str] = {}
+        """Memory that was written to -> the alias that the last write made of it."""
         self.in_flight: dict[str, frozenset[str]] = {}  # result of a collective -> what that reads until it is waited for
         self.fallbacks: list[tuple[str, str]] = []
         self.mask_blocks: dict[tuple[Any, ...], MaskBlocks] = {}
@@ -95,7 +97,9 @@ class Lowering:
         """Copies with padded rows (matmul.py): (buffer, offset, sizes, strides) -> the copy."""
         self.copies: dict[Any, Strided] = {}
         """Copies with other strides, which all share that ask for them: (buffer, offset, sizes, strides, the copy's strides) -> the copy."""
-        self.written_inputs = written_inputs(graph.graph) if writes_inputs else {}
+        self.written_inputs = written_inputs(graph.graph)
+        self.changed_copies: dict[str, Strided] | None = None if writes_inputs else {}
+        """Inputs that are not written to before the end -> the copy in which their new value is made."""
 
     # buffers
 

@@ -166,7 +166,7 @@ def _write_input(low: Any, target: Any, args: Any, why: str) -> Any:
     low.settle_readers(destination.buffer)
     source = low.realize(args[1])  # before the write, as what it reads may be the input
     new = low.extern(f"prims.{target.name}", (destination, source), {}, reason=why, mutates=destination.buffer)
-    low.mutated[new.buffer] = destination.buffer
+    low.mutated[new.buffer], low.newest[destination.buffer] = destination.buffer, new.buffer
     return new
 
 

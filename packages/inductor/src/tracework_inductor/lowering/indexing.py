@@ -10,12 +10,12 @@ from ..ir.buffer import BufferLayout
 from ..ir.index import Size, constant_product, contiguous_strides, flatten, mod, product, same, same_all
 from ..ir.scalar_ops import as_held, ops
 from ..schedule.graph import alias_root
-from .layout import is_dense, is_row_major, strides_equal
+from .layout import is_dense, is_row_major, meet, strides_equal
 from .pointwise import broadcast_sizes, elementwise
 from .registry import Refused, lowers
 from .value import Lazy, Strided, TensorValue, pointwise, settled
 from .view import reshape
-from .written_inputs import input_of, rotated, scatter_into, write_into, write_part
+from .written_inputs import apart, input_of, is_whole, joined, rotated, scatter_into, write_into, write_part
 
 
 def _at(value: Size, dtype: torch.dtype = torch.int64) -> Any:
@@ -231,7 +231,7 @@ def index_put(low: Any, x: Any, indices: Sequence[Any], values: Any, accumulate:
     _refuse_without_atomics(x, mode)
     indices = [None if i is None else low.realize(i) for i in indices]
     sizes, back = _indexing(low, x.sizes, indices, wrap)
-    values = settled(values)
+    values = apart(low, x, values)
     source = elementwise(low, (values,), x.dtype, lambda v: v, 0, None, sizes)
     return scatter_into(low, start_from(low, x, source, *indices), sizes, source.load, back, mode)
 
@@ -277,7 +277,7 @@ def _scatter(low: Any, x: Any, dim: int, index: Any, src: Any, mode: str) -> Any
     dim %= x.ndim
     index = low.realize(index)
     if isinstance(src, TensorValue):
-        source = settled(src)
+        source = src = apart(low, x, src)
         value = lambda at: ops.to_dtype(source.load(at), x.dtype)
     else:
         value = lambda at: ops.constant(src, x.dtype)
@@ -309,7 +309,7 @@ def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: st
         raise Refused("rows of a scalar")
     _refuse_without_atomics(x, mode)
     dim %= x.ndim
-    index, source = _positions(low, index), settled(src)
+    index, source = _positions(low, index), apart(low, x, src)
     row = low.checked(index, x.sizes[dim], wrap, source.sizes)
 
     def value(at: list[Size]) -> Any:
@@ -328,7 +328,7 @@ def put(low: Any, x: Any, index: Any, src: Any, accumulate: bool = False) -> Any
     """x flattened, with src written or added at index."""
     mode = "add" if accumulate else "set"
     _refuse_without_atomics(x, mode)
-    index, source = low.realize(index), reshape(low, low.realize(src), index.sizes)
+    index, source = low.realize(index), reshape(low, low.realize(apart(low, x, src)), index.sizes)
     position = low.checked(index, x.numel(), wrap=True)
     target = start_from(low, x, source, index)
     if not is_row_major(target.sizes, target.strides):
@@ -483,25 +483,21 @@ def as_strided_scatter(low: Any, x: Any, src: Any, sizes: Sequence[Size], stride
     """x with src written to these places of its memory, each once."""
     given = low.node.args[0].meta["spec"]
     known = all(isinstance(n, int) for n in (*x.sizes, *given.strides, *sizes, *strides, offset))
-    if not known or _meet(sizes, strides) or 0 in (*x.sizes, *sizes):
+    if not known or meet(sizes, strides) or 0 in (*x.sizes, *sizes):
         raise Refused("a write to open places, to none, or twice to one")
     if not is_dense(x.sizes, given.strides) or not same_all(given.strides, low.spec.strides) or not same(given.offset, 0):
         raise Refused("a write to the memory that something is a part of")
     src = settled(src)
-    target = low.realize(Lazy(x.sizes, x.dtype, x.device, x.load, 1, frozenset()), low.spec.strides)
+    if (written := joined(low, x, src)) is not None:
+        return written
+    src = apart(low, x, src)
+    target = input_of(low, x, (src,))
+    in_place = target is not None and is_whole(low, target, alias_root(low.buffers, target.buffer))
+    if target is None or not in_place or not strides_equal(x.sizes, target.strides, given.strides):
+        target = low.realize(Lazy(x.sizes, x.dtype, x.device, x.load, 1, frozenset()), low.spec.strides)
     view = target.window(tuple(sizes), tuple(strides), offset)
     written = write_into(low, view, src.sizes, src.load, lambda at: at, "set")
     return written.window(target.sizes, target.strides, target.offset)
-
-
-def _meet(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
-    """Whether two indices may have the same place: a step is not longer than all shorter ones together."""
-    reach = 0
-    for stride, size in sorted((t, s) for s, t in zip(sizes, strides, strict=True) if s != 1):
-        if stride <= reach:
-            return True
-        reach += stride * (size - 1)
-    return False
 
 
 _LONGEST_ROLL = 1 << 30

@@ -53,6 +53,16 @@ def is_row_major(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     return strides_equal(sizes, strides, contiguous_strides(sizes))
 
 
+def meet(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether two indices may have the same place: a step is not longer than all shorter ones together."""
+    reach = 0
+    for stride, size in sorted((t, s) for s, t in zip(sizes, strides, strict=True) if s != 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
 MIN_CONVOLUTIONS = 3
 """With fewer, the changes of layout at the ends of the graph cost more than the convolutions gain."""
 

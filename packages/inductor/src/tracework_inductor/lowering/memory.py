@@ -85,6 +85,6 @@ def copy_into(low: Any, dst: Any, src: Any) -> Any:
     if any(alias_root(low.buffers, name) == dst.buffer for name in source.reads):
         source = low.realize(source)
     new = low.new_buffer(layout, "alias", written)
-    low.mutated[new.name] = dst.buffer
+    low.mutated[new.name], low.newest[dst.buffer] = dst.buffer, new.name
     low.pointwise_node(new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=written)
     return Strided(dst.sizes, dst.dtype, dst.device, new.name, dst.strides, dst.offset)

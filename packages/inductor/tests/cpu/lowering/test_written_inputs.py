@@ -108,6 +108,26 @@ def library_after(cache, at, new):
     return prims.copy_into(cache, written), angle
 
 
+def library_after_parts(cache, at, new):
+    """What may raise comes after several writes to parts, each of which is read."""
+    first = prims.index_copy(prims.select(cache, 0, 1), 0, at, prims.select(new, 0, 0), False)
+    value = prims.select_scatter(cache, first, 0, 1)
+    total = prims.sum(value, (1,), False)
+    value = prims.slice_scatter(value, prims.mul(prims.slice(value, 1, 2, 2 + NEW), new), 1, 4, 4 + NEW)
+    value = prims.as_strided_scatter(value, prims.select(prims.select(new, 0, 0), 0, 0), (4,), (5,), 3)
+    angle = overload(torch.ops.aten.logcumsumexp.default, (prims.sum(value, (1,), False), 0), total.spec)
+    return prims.copy_into(cache, value), angle, total
+
+
+def part_by_library(cache, at, new):
+    """A part is written in place, read, and then written by a library call, which gives a copy of it."""
+    part = prims.index_copy(prims.select(cache, 0, 1), 0, at, prims.select(new, 0, 0), False)
+    total, row = prims.mul(part, 3.0), prims.expand(prims.reshape(at, (NEW, 1)), (NEW, 4))
+    part = prims.scatter_reduce(part, 0, row, prims.select(new, 0, 1), "amax")
+    written = prims.select_scatter(cache, part, 0, 1)
+    return prims.copy_into(cache, written), total, prims.sum(written, (1,), False)
+
+
 def library_beside(cache, at, new):
     """What may raise comes after the write, and can as well come before."""
     written = prims.index_copy(cache, 1, at, new, False)
@@ -171,15 +191,15 @@ def part_moved(cache, at, new):
     return prims.copy_into(cache, written), prims.sum(written, (1,), False)
 
 
-def kept_before_a_copy(cache, at, new):
-    """A part is written in place, the next one is not: what is computed between the two is of the value between them."""
+def kept_before_part_of_itself(cache, at, new):
+    """A part is written, the next one is made of itself: what is computed between the two is of the value between them."""
     first = prims.slice_scatter(cache, new, 1, 4, 4 + NEW)
     total = prims.mul(prims.slice(first, 1, 2, 8), 3.0)
     second = prims.select_scatter(first, prims.mul(prims.select(first, 1, 5), 2.0), 1, 5)
     return prims.copy_into(cache, second), total
 
 
-def turned_before_a_copy(cache, at, new):
+def turned_part_of_itself(cache, at, new):
     """After a part that is written in place, a part is added to itself in another order."""
     first = prims.slice_scatter(cache, new, 1, 4, 4 + NEW)
     part = prims.select(first, 0, 1)
@@ -187,10 +207,76 @@ def turned_before_a_copy(cache, at, new):
     return prims.copy_into(cache, prims.select_scatter(first, prims.add(part, turned), 0, 1)), prims.mul(new, 2.0)
 
 
-IN_PLACE = {row: True, before: True, after: False, viewed: False, itself: False, twice: True, between: False, given_out: True}
-IN_PLACE |= {changed: False, put: True, added: True, library_after: False, library_beside: True}
+def part_of_a_row(cache, at, new):
+    """A part of all elements in a row, as inputs that share memory are."""
+    elements = prims.reshape(cache, (8 * ROWS,))
+    layer = prims.reshape(prims.slice(elements, 0, 4 * ROWS, 8 * ROWS), (1, ROWS, 4))
+    layer = prims.index_copy(layer, 1, at, prims.slice(new, 0, 1, 2), False)
+    elements = prims.slice_scatter(elements, prims.reshape(layer, (4 * ROWS,)), 0, 4 * ROWS, 8 * ROWS)
+    written = prims.reshape(elements, SIZES[0])
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+def part_by_strides(cache, at, new):
+    """Two columns, whose rows lie four elements from each other, and then two others."""
+    value = cache
+    for begin in (2, 0):
+        place = (2, ROWS, 2), (4 * ROWS, 4, 1), begin
+        part = prims.index_copy(prims.as_strided(value, *place), 1, at, prims.slice(new, 2, 0, 2), False)
+        value = prims.as_strided_scatter(value, part, *place)
+    value = prims.as_strided_scatter(value, prims.select(prims.select(new, 0, 0), 0, 0), (4,), (5,), 3)
+    return prims.copy_into(cache, value), prims.sum(value, (1,), False)
+
+
+def turned_part(cache, at, new):
+    """A part with its axes in another order, which becomes the part again."""
+    part = prims.permute(prims.select(cache, 0, 1), (1, 0))
+    part = prims.index_copy(part, 1, at, prims.permute(prims.select(new, 0, 0), (1, 0)), False)
+    written = prims.select_scatter(cache, prims.permute(part, (1, 0)), 0, 1)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+def part_turned_over(cache, at, new):
+    """A part with its elements in another order, which become the part in that order."""
+    part = prims.permute(prims.reshape(prims.select(cache, 0, 1), (4, ROWS)), (1, 0))
+    part = prims.index_copy(part, 0, at, prims.select(new, 0, 0), False)
+    written = prims.select_scatter(cache, part, 0, 1)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+def part_of_what_was_written(cache, at, new):
+    """Of what is written to the whole, only a part is kept."""
+    part = prims.slice(prims.index_copy(cache, 1, at, new, False), 1, 0, 5)
+    written = prims.slice_scatter(cache, part, 1, 0, 5)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+def moved_by_strides(cache, at, new):
+    """Elements of the cache become others, which lie among them."""
+    written = prims.as_strided_scatter(cache, prims.as_strided(cache, (3, 4), (8, 1), 0), (3, 4), (8, 1), 4)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+IN_PLACE = {row: True, before: True, after: False, viewed: False, itself: True, twice: True, between: False, given_out: True}
+IN_PLACE |= {
+    changed: False,
+    put: True,
+    added: True,
+    library_after: False,
+    library_after_parts: True,
+    part_by_library: True,
+    library_beside: True,
+}
 IN_PLACE |= {sliced: True, strode: True, selected: True, diagonal: True, part_of_part: True}
-IN_PLACE |= {part_read_after: False, other_part: True, part_moved: False, kept_before_a_copy: False, turned_before_a_copy: False}
+IN_PLACE |= {
+    part_read_after: False,
+    other_part: True,
+    part_moved: True,
+    kept_before_part_of_itself: True,
+    turned_part_of_itself: True,
+}
+IN_PLACE |= {part_of_a_row: True, part_by_strides: True, turned_part: True, part_turned_over: True, moved_by_strides: True}
+IN_PLACE |= {part_of_what_was_written: True}
 SIZES = (2, ROWS, 4), (NEW,), (2, NEW, 4)
 DTYPES = torch.float32, torch.int64, torch.float32
 
@@ -204,10 +290,15 @@ def inputs():
     return torch.randn(SIZES[0]), torch.tensor([1, 7, 4]), torch.randn(SIZES[2])
 
 
-def copies(program, device, options=None):
-    """Buffers as large as the cache that the graph of a program makes."""
+def large(program, device, elements, options=None):
+    """Buffers of at least so many elements that the graph of a program makes."""
     lowered = lower(build(program, [None] * 3, specs(device)), options or InductorOptions())
-    return [b for b in lowered.buffers.values() if b.kind in ("computed", "extern") and b.layout.sizes == SIZES[0]]
+    return [b for b in lowered.buffers.values() if b.kind in ("computed", "extern") and b.layout.numel() >= elements]
+
+
+def copies(program, device, options=None):
+    """Buffers like the cache."""
+    return [b for b in large(program, device, 8 * ROWS, options) if b.layout.sizes == SIZES[0]]
 
 
 def run_on_cpu(graph, given):
@@ -220,7 +311,7 @@ def run_on_gpu(graph, given, folder):
     return triton_interpreter.host_call(host, kernels, folder)(list(given))
 
 
-LIBRARY = library_after, library_beside
+LIBRARY = part_by_library, library_after, library_after_parts, library_beside
 """The results of library calls are looked at, and those of the interpreter do not come from a GPU."""
 
 
@@ -249,8 +340,14 @@ def test_values(program, device, tmp_path):
 @pytest.mark.parametrize("program", IN_PLACE, ids=lambda p: p.__name__)
 def test_copies_of_the_whole(program, device):
     """None where the write is made in place, but for what is given out."""
-    own = {before: 2, given_out: 1}.get(program, 0)
+    own = {before: 2, given_out: 1, library_after_parts: 1, part_by_library: 1, part_of_what_was_written: 1}.get(program, 0)
     assert (len(copies(program, device)) == own) == IN_PLACE[program]
+
+
+@DEVICES
+@pytest.mark.parametrize("program", [part_of_part, part_of_a_row, part_by_strides, turned_part], ids=lambda p: p.__name__)
+def test_writes_to_a_part_copy_no_part(program, device):
+    assert not large(program, device, 2 * ROWS)
 
 
 def test_a_part_at_an_open_position_of_an_open_size():
@@ -305,7 +402,7 @@ def test_an_index_out_of_range_leaves_the_caches_as_they_were(bad):
 
 
 WINDOWS = [("slice", (1, 2, 2 + NEW, 1)), ("slice", (1, 0, NEW, 1)), ("slice", (0, 1, 2, 1)), ("slice", (2, 0, 4, 2))]
-WINDOWS += [("select", (0, 1)), ("select", (1, 3)), ("diagonal", (0, 1, 2))]
+WINDOWS += [("select", (0, 1)), ("select", (1, 3)), ("diagonal", (0, 1, 2)), ("turned", ()), ("flat", ())]
 STEPS = st.recursive(
     st.sampled_from(["fill", "rows", "double"]), lambda inner: st.tuples(st.sampled_from(WINDOWS), inner), max_leaves=3
 )
@@ -315,6 +412,11 @@ def after_step(value, step, number):
     """A value with a part written: by a window and a step there, or as a whole by one of three operators."""
     if isinstance(step, tuple):
         (name, place), inner = step
+        if name == "turned":
+            order = tuple(range(value.ndim))[::-1]
+            return prims.permute(after_step(prims.permute(value, order), inner, number), order)
+        if name == "flat":
+            return prims.reshape(after_step(prims.reshape(value, (value.numel(),)), inner, number), value.sizes)
         last = place[1] + 1 if name == "select" else place[2]
         if place[0] >= value.ndim or name == "diagonal" and value.ndim < 3 or last > value.sizes[place[0]]:
             return after_step(value, inner, number)
@@ -333,9 +435,9 @@ LOOKS = st.none() | st.tuples(st.sampled_from(["new", "old", "first part"]), st.
 """What is read after a step, and whether a loop over elements reads it, which may be put off, or a sum."""
 
 
-@drawn(st.lists(st.tuples(STEPS, LOOKS), min_size=1, max_size=4))
+@drawn(st.lists(st.tuples(STEPS, LOOKS), min_size=1, max_size=4), st.booleans())
 @settings(max_examples=12, deadline=None, derandomize=True)
-def test_random_writes(steps):
+def test_random_writes(steps, may_raise):
     def program(cache, at, new):
         value, read, part = cache, [], prims.slice(cache, 1, 1, 5)
         for number, (step, look) in enumerate(steps):
@@ -343,6 +445,9 @@ def test_random_writes(steps):
             if look is not None:
                 seen, kept = {"new": value, "old": old, "first part": part}[look[0]], look[1]
                 read.append(prims.mul(seen, 3.0) if kept else prims.sum(seen, (1,), False))
+        if may_raise:
+            total = prims.sum(value, (1,), False)
+            read.append(overload(torch.ops.aten.logcumsumexp.default, (total, 0), total.spec))
         return prims.copy_into(cache, value), *read
 
     expected_inputs, given = inputs(), inputs()
