@@ -89,7 +89,7 @@ _ONE_THREAD = ("-fopenmp-simd",)
 """The pragmas of vector loops need no library."""
 _FOR_ZIG = ("-nostdlib++", "-fno-exceptions")
 """Without them, zig builds its C++ library first, which kernels do not use."""
-_GNUS_OWN = "-fno-tree-"
+_GNUS_OWN = ("-fno-tree-", "-fno-unswitch-")
 """How flags begin that clang passes over and zig refuses."""
 _KMPC = Path(__file__).with_name("kmpc.cpp")
 _PROBE_TIMEOUT = 60.0

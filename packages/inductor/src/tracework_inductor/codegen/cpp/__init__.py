@@ -15,10 +15,18 @@ from .cores import CORES
 from .kernel import CppKernel
 from .prefix import prefix
 
-FLAGS = ("-fwrapv", "-ffp-contract=off", "-fno-semantic-interposition", "-fno-plt", "-fno-tree-loop-distribute-patterns")
+FLAGS = (
+    "-fwrapv",
+    "-ffp-contract=off",
+    "-fno-semantic-interposition",
+    "-fno-plt",
+    "-fno-tree-loop-distribute-patterns",
+    "-fno-unswitch-loops",
+)
 """Integers wrap around, as eager's do. Products are rounded before they are added: scores that are equal in eager (symmetric boxes, say)
 are equal here, so that comparisons, maxima and sorts choose the same. Terms of lanes that are plain loads stay in registers: a loop that
-copies would become a call or moves through memory."""
+copies would become a call or moves through memory. A loop has its conditions in it: of a loop that it makes of the case in which an outer
+index is a number, g++ 12 reads other places with AVX-512."""
 FREE = ("-fno-trapping-math",)
 """Not where each operation has eager's bits: under it g++ makes a truncation, with its -0.0, of a conversion to integers and back."""
 
