@@ -63,13 +63,13 @@ def measured(model: str) -> Iterator[tuple[str, ...]]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if re.match(r".*, torch \d", line):
             machine = line.partition(", torch")[0]
-        elif line in ("Inference:", "Training:"):
+        elif re.match(r"(Inference|Training)(, batch \d+)?:", line):
             step = line.rstrip(":").lower()
         elif cells[0] == "model":
             columns = cells
         elif cells[0] == model and step:
             row = dict(zip(columns, cells, strict=True))
-            calls = row["first call s"].replace("-, -", "not measured")
+            calls = row.get("first call s", "-, -").replace("-, -", "not measured")
             yield (machine, step, *(row[name] for name in ("eager ms", "torch.compile", "tracework")), calls)
 
 

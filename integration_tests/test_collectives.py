@@ -3,6 +3,7 @@
 import hashlib
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 import torch.multiprocessing as mp
 import tracework
+
+LIMIT = timedelta(seconds=60)
 
 
 def gathered(x):
@@ -59,7 +62,7 @@ def broken_in_between(x):
         y = x.sin()
         work = dist.all_reduce(y, async_op=True)
         torch._dynamo.graph_break()
-        work.wait()
+        work.wait(LIMIT)
     return y.cos() + x
 
 

@@ -372,6 +372,20 @@ def waited_for(tensor: torch.Tensor) -> torch.Tensor:
     return found
 
 
+functional_collectives = torch.ops._c10d_functional
+"""The namespace of their operators."""
+
+
+def function_of_distributed(name: str) -> Any:
+    """A function of torch.distributed; None where this torch has none of that name."""
+    return getattr(torch.distributed, name, None)
+
+
+def functional_collective(name: str) -> Any:
+    """An operator of theirs; None where this torch has none of that name."""
+    return getattr(functional_collectives, name, None)
+
+
 def has_gradient(operator: Any) -> bool:
     """Whether an operator of a library has a formula for its gradient."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "Autograd")

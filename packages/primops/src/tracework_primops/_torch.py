@@ -201,3 +201,8 @@ __all__ = [
     "without_composite_key",
     "without_onednn",
 ]
+
+
+def wait_tensor() -> Any:
+    """The operator that waits for a collective; where torch has any."""
+    return torch.ops._c10d_functional.wait_tensor.default

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from . import _torch
 from .errors import BrokenPromise
 
 PROVIDED = frozenset(
@@ -67,7 +68,7 @@ class FirstCall:
 
 def look_at_operators(namespace: dict[str, Any], how: str) -> None:
     """Puts what looks at the first call in the place of each operator of the program. how: "off", "warn" or "raise"."""
-    own = {n: f for n, f in namespace.items() if isinstance(f, torch._ops.OpOverload) and f.namespace not in PROVIDED}
+    own = {n: f for n, f in namespace.items() if isinstance(f, _torch.OpOverload) and f.namespace not in PROVIDED}
     for name, operator in own.items() if how != "off" else ():
         namespace[name] = FirstCall(operator, namespace, name, how == "raise")
 

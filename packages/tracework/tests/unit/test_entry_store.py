@@ -167,6 +167,22 @@ def test_training_with_sizes_that_change(captures: list[str], tmp_path: Path, mo
         assert (len(captures), len(traces)) == found
 
 
+def test_gradients_with_open_sizes_run_by_operators_under_other_settings(captures: list[str]) -> None:
+    weight = torch.full((4,), 0.1, dtype=torch.float64, requires_grad=True)
+    for size in (4, 6):
+        gradients(tracework.compile(scaled), weight, size)
+    next_process()
+    x = torch.linspace(0, 1, 40).double().view(10, 4)
+    y = tracework.compile(scaled)(x, weight)
+    torch.use_deterministic_algorithms(True)
+    try:
+        with pytest.warns(tracework.UncompiledWarning, match="settings of torch have changed since gradients with open sizes"):
+            found = torch.autograd.grad(y, weight)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    same(list(found), list(torch.autograd.grad(scaled(x, weight), weight)))
+
+
 def test_symbols_are_kept(captures: list[str]) -> None:
     for size in (3, 5):
         assert torch.equal(call(shared, torch.ones(size)), torch.tensor(2.0 * size))

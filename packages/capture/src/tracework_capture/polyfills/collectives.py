@@ -12,13 +12,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .. import _torch
 from . import NotComputed
 
 __all__ = ["IN_PLACE", "Done", "facts_of_group", "root_in_group", "text_of_operation"]
 
 OPERATIONS = {getattr(dist.ReduceOp, name.upper()): name for name in "sum avg product min max band bor bxor".split()}
 """Reduction -> how functional collectives call it."""
-_functional: Any = torch.ops._c10d_functional
+_functional: Any = _torch.functional_collectives
 
 
 class NoFunctionalForm(NotComputed):

@@ -31,4 +31,4 @@ def test_a_group_is_asked_for_only_where_there_is_one():
 def test_what_is_done_is_there():
     results = [torch.ones(2)]
     done = Done(results)
-    assert done.wait() and done.is_completed() and done.result() is results and done.get_future().wait() is results
+    assert done.wait(1) and done.is_completed() and done.result() is results and done.get_future().done()

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch.fx
 
+from .._torch import wait_tensor
 from ..collectives import is_collective, is_wait
 from ..fx_nodes import add_node
 from ..graph import PrimGraph
@@ -72,7 +73,7 @@ def _wait_once(graph: PrimGraph, result: torch.fx.Node) -> None:
         first = users[0]
     else:
         with graph.graph.inserting_after(result):
-            first = _like(graph, result, torch.ops._c10d_functional.wait_tensor.default, (result,), result.meta["spec"])
+            first = _like(graph, result, wait_tensor(), (result,), result.meta["spec"])
     for user in users:
         if user is first:
             continue

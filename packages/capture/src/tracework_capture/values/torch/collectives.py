@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..._torch import has_gradient
+from ..._torch import function_of_distributed, functional_collective, has_gradient
 from ...graph.settings import guard_state
 from ...polyfills.collectives import IN_PLACE, facts_of_group, root_in_group, text_of_operation
 from ...sources import Attr, Const, Source
@@ -89,7 +89,8 @@ def are_we_tracing(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     return ConstantValue(True)
 
 
-calls({getattr(dist, name): traced(function) for name, function in IN_PLACE.items() if hasattr(dist, name)}, policy=Policy.TRACED)
+_rows = {function_of_distributed(name): traced(function) for name, function in IN_PLACE.items()}
+calls({function: row for function, row in _rows.items() if function is not None}, policy=Policy.TRACED)
 
 OTHERS = (
     "all_gather_coalesced all_gather_object all_to_all barrier batch_isend_irecv broadcast_object_list gather gather_object irecv isend"
@@ -114,7 +115,7 @@ def without_functional_form(name: str) -> Handler:
 
 
 for _name in OTHERS:
-    call(getattr(dist, _name, None), policy=Policy.BREAK, reason="call_skipped", binds=False)(without_functional_form(_name))
+    call(function_of_distributed(_name), policy=Policy.BREAK, reason="call_skipped", binds=False)(without_functional_form(_name))
 
 
 def operator_row(operator: Any, name: str) -> Handler:
@@ -149,5 +150,5 @@ FUNCTIONAL = (
 """Operators of torch.ops._c10d_functional that are nodes of the graph."""
 ONE_TO_ONE = "batch_p2p_ops irecv isend".split()
 for _name in (*FUNCTIONAL, *ONE_TO_ONE):
-    _operator = getattr(torch.ops._c10d_functional, _name, None)
+    _operator = functional_collective(_name)
     call(_operator)(operator_row(_operator, _name))

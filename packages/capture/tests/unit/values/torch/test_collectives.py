@@ -1,5 +1,7 @@
 """Collectives in a group of one process: what is a node, what is answered and guarded, what breaks, and that polyfills do as their originals."""
 
+from datetime import timedelta
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -8,6 +10,7 @@ import tracework_capture as capture
 from tracework_capture.polyfills.collectives import IN_PLACE
 from tracework_capture.values.torch.collectives import OTHERS
 
+LIMIT = timedelta(seconds=60)
 FUNCTIONAL = torch.ops._c10d_functional
 
 
@@ -44,7 +47,7 @@ def by_operator(x):
 def in_place(x):
     y = x.clone()
     work = dist.all_reduce(y, async_op=True)
-    assert work.wait()
+    assert work.wait(LIMIT)
     return y + 1
 
 
