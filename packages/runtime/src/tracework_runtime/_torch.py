@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 from tracework_runtime._C import Settings
 
 __all__ = [
+    "OpOverload",
     "EXCHANGE_API",
     "convolution_plus",
     "convolution_then",
