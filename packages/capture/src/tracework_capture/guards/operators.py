@@ -12,6 +12,7 @@ import dis
 import hashlib
 import types
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from .. import _torch
@@ -23,6 +24,8 @@ TORCHS = ("aten", "prims", "prim")
 """Namespaces of operators whose rules are torch's."""
 _MODULES = ("torch", "math", "operator")
 """Modules that nothing of the program's is in."""
+_UNDER_WAY: ContextVar[tuple[Any, ...]] = ContextVar("_UNDER_WAY", default=())
+"""Operators whose digests are being made, each of which the one before reads."""
 
 
 def digest_of_operator(operator: Any) -> str:
@@ -33,8 +36,15 @@ def digest_of_operator(operator: Any) -> str:
     functions, rest = _torch.rules_of_custom_operator(made)
     if rest:
         raise NotPortable(f"{operator} has a rule for {', '.join(rest)}")
+    around = _UNDER_WAY.get()
+    if made in around:  # a gradient may be computed by the operator itself
+        return f"the {around.index(made)}th around"
     seen: dict[int, int] = {}
-    parts = [_torch.schema_of_custom_operator(made), *(_reached(function, seen) for function in functions)]
+    under_way = _UNDER_WAY.set((*around, made))
+    try:
+        parts = [_torch.schema_of_custom_operator(made), *(_reached(function, seen) for function in functions)]
+    finally:
+        _UNDER_WAY.reset(under_way)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -64,3 +64,16 @@ def test_functions_that_call_each_other():
         return gradient if isinstance(back, FunctionType) else gradient
 
     assert digest_of_operator(made("recursive", back))
+
+
+def test_gradients_that_operators_compute(monkeypatch):
+    """One by itself, two by each other."""
+    held = {}
+    held["self"] = itself = made("by_itself", lambda gradient: held["self"](gradient))
+    first = made("first", lambda gradient: second(gradient))
+    second = made("second", lambda gradient: first(gradient) * FACTOR)
+    digests = [digest_of_operator(operator) for operator in (itself, first, second)]
+    assert len({*digests}) == 3
+    monkeypatch.setitem(globals(), "FACTOR", 3)
+    changed = [digest_of_operator(operator) for operator in (itself, first, second)]
+    assert [one == other for one, other in zip(digests, changed, strict=True)] == [True, False, False]
