@@ -344,8 +344,10 @@ def distributed_is_initialized() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-Placement: Any = getattr(getattr(torch._C, "_distributed", None), "Placement", None)
-"""How a dimension of a mesh shares a tensor; None in versions of torch in which that is a class of Python, and a DTensor no node."""
+_MESHES_ARE_PARTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
+"""Of DTensors that are taken apart; before, a DTensor is no node."""
+Placement: Any = getattr(getattr(torch._C, "_distributed", None), "Placement", None) if _MESHES_ARE_PARTS else None
+"""How a dimension of a mesh shares a tensor; None where a DTensor is no node."""
 
 
 def is_distributed_tensor(cls: type) -> bool:
@@ -674,7 +676,8 @@ def custom_operator(operator: Any) -> Any:
 def rules_of_custom_operator(operator: Any) -> tuple[list[Any], list[str]]:
     """The functions that say what calls of a custom operator give and what their gradients are; and for what else it has rules."""
     functions = [operator._abstract_fn, operator._backward_fn, operator._setup_context_fn]
-    others = {"torch dispatch": operator._torch_dispatch_fns, "autocast": operator._autocast_dtype, "vmap": operator._vmap_fn}
+    casts = [dtype for name, dtype in vars(operator).items() if name.startswith("_autocast_")]  # all in a dict, or each by itself
+    others = {"torch dispatch": operator._torch_dispatch_fns, "autocast": any(casts), "vmap": operator._vmap_fn}
     return [function for function in functions if function is not None], [name for name, rule in others.items() if rule]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils.flop_counter import flop_registry
 
 from .. import _torch
 from .cost import hint, kept_bytes
@@ -25,6 +24,8 @@ def work_of(node: fx.Node, alone: bool = False) -> float:
     """What the node takes where it is computed beside others that read its operands anyway; alone: where it is not."""
     if node.op != "call_function" or node.target is operator.getitem or not isinstance(node.target, _torch.OpOverload):
         return 0
+    from torch.utils.flop_counter import flop_registry  # which loads triton in torch 2.11
+
     results = _bytes(node)
     flops = flop_registry.get(node.target.overloadpacket)
     if flops is not None:

@@ -5,7 +5,7 @@ import torch
 from tracework_primops import FakeMode
 from tracework_primops.fake import dispatch
 
-UNARY = ("sqrt", "neg", "abs", "exp", "sign", "reciprocal", "sigmoid", "clone")
+UNARY = [n for n in ("sqrt", "neg", "abs", "exp", "sign", "reciprocal", "sigmoid", "clone") if hasattr(torch, f"_foreach_{n}")]
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "clamp_min", "clamp_max", "pow")
 HALVES = [torch.ones(2, 3, dtype=torch.bfloat16), torch.ones(4, dtype=torch.float16)]
 LISTS = {
