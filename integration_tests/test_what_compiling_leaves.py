@@ -1,6 +1,7 @@
 """What is left of what was compiled when its model, its function or its code is gone, and after reset(): nothing."""
 
 import gc
+import types
 import weakref
 from pathlib import Path
 
@@ -113,3 +114,18 @@ def test_many_compilations_leave_no_libraries():
 
     before = left(range(30, 33))
     assert len(left(range(33, 41)) - before) < 8  # two libraries of four segments each for a graph, if they stayed
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("asks", [False, True])
+def test_no_frames_of_compiling_are_kept(backend, asks):
+    """Why it cannot be stored may be kept, but not the frames in which that was found: a cycle, which holds what the call was given."""
+    gc.collect()
+    gc.disable()
+    try:
+        compiled = tracework.compile(lambda x: x.sin() * 2, backend=backend)
+        compiled(torch.ones(3, requires_grad=asks))
+        kept = [found for found in gc.get_objects() if type(found) is types.TracebackType]
+        assert not [f.tb_frame.f_code.co_qualname for f in kept if "tracework_" in f.tb_frame.f_code.co_filename]
+    finally:
+        gc.enable()

@@ -180,7 +180,7 @@ def _inference(
     try:
         return made, inference_recipe(signature, getattr(compiled, RECIPE, None), records, autocast, captured)
     except NotData as why:
-        return made, why
+        return made, NotData(*why.args)  # without the frames of this one, which hold the inputs
 
 
 def _ready_for_inference(program: JointProgram, options: AotOptions, observe: Observe | None) -> GraphSpec:
@@ -333,7 +333,7 @@ def _training(
         recipe = training_recipe(made.facts, program, getattr(compiled, RECIPE, None), captured, options.buckets)
         keys = recipe["backwards"]
     except NotData as why:
-        recipe, keys = why, ()
+        recipe, keys = NotData(*why.args), ()
     forward = wrapped_forward(compiled, _torch.autocast_is_on(), keeps_for_backward(program.forward))
     gradients = gradients_of(made, backward_compiler, options, report, keys)
     return wrap_autograd(made.facts, forward, gradients), recipe
