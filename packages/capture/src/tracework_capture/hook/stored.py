@@ -374,7 +374,7 @@ class StoredEntries:
                 except (Changed, GuardBuildError, BreakGraph) as why:
                     if frame is not None:
                         frame.changed.add(data["number"])
-                    log.debug("%s: a stored entry does not serve: %s", options.shown(code), why)
+                    log.debug("%s: a stored entry does not serve: %s", options.shown(code), str(why))
                     continue
                 if holds(entry.program):
                     assert frame is not None
@@ -439,7 +439,7 @@ class StoredEntries:
             self._add(frame, data)
             log.info("%s is stored", options.shown(code))
         except NotPortable as why:
-            log.info("%s is not stored: %s", options.shown(code), why)
+            log.info("%s is not stored: %s", options.shown(code), str(why))  # a handler may keep what it is given
             return str(why)
         except Exception as error:
             let_through(error)
