@@ -29,3 +29,19 @@ def test_each_element_is_what_eager_writes(function):
         x = torch.arange(float(torch.Size(sizes).numel())).reshape(sizes)
         found = tracework.compile(function, fullgraph=True, dynamic=False)(x)
         assert all(map(torch.equal, found, function(x))), sizes
+
+
+def test_kernels_of_both_kinds_in_one_graph(tmp_path):
+    """Those that ask whether an index is a number are compiled apart from the others."""
+
+    def f(x):
+        pooled = torch.nn.functional.avg_pool1d(x, 3, 1, 1)
+        return pooled.softmax(-1), overlapping(pooled)[1].cumsum(0)
+
+    x = torch.rand(2, 12, 4)
+    compiled = tracework.compile(f, fullgraph=True)
+    found = compiled(x)
+    tracework.save(compiled, tmp_path / "f.tw")
+    for results in (found, tracework.load(tmp_path / "f.tw")(x)):
+        for one, other in zip(results, f(x), strict=True):
+            torch.testing.assert_close(one, other)
