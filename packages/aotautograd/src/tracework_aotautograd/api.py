@@ -379,11 +379,8 @@ class LazyBackward:
             self._report(BATCHED, "")
             with _torch.without_autocast():
                 return self._graph(*inputs)
-        call = self._call or self.compile()
-        if not _torch.autocast_is_on():
-            return call(inputs)
-        with _torch.without_autocast():
-            return call(inputs)
+        found: Sequence[Any] = _torch.call_apart_from_autocast(self._call or self.compile(), inputs)
+        return found
 
 
 def _clean(gm: fx.GraphModule) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
@@ -283,26 +284,14 @@ class _Later:
             if len(calls) < len(stored):
                 return self._rest().gradients[place].run(inputs)
             if facts.stages:
-                return in_turn(facts.stages, [_apart_from_autocast(call) for call in calls], inputs)
-            return _apart_from_autocast(calls[0])(inputs)
+                return in_turn(facts.stages, [partial(_torch.call_apart_from_autocast, call) for call in calls], inputs)
+            return _torch.call_apart_from_autocast(calls[0], inputs)
 
         return Gradients(
             run,
             lambda *given: self._rest().gradients[place].again(*given),
             lambda *given: self._rest().gradients[place].with_other_data(*given),
         )
-
-
-def _apart_from_autocast(call: Compiled) -> Compiled:
-    """What runs below autograd, whatever the program has turned on."""
-
-    def run(inputs: list[Any]) -> Sequence[Any]:
-        if not _torch.autocast_is_on():
-            return call(inputs)
-        with _torch.without_autocast():
-            return call(inputs)
-
-    return run
 
 
 def wrapped_forward(call: Compiled, autocast: bool, keeps: bool) -> Compiled:

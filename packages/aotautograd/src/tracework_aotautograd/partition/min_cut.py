@@ -8,6 +8,7 @@ rematerialisation by min-cut.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -28,7 +29,8 @@ MAX_UNIT = 2**20
 def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list[fx.Node]:
     """Values to save. Inputs that may be kept as they are cost little: they are alive already."""
     if options.memory_budget < 1.0:
-        return [*chosen(joint, parts, options).kept]
+        (choice,) = chosen(joint, parts, options, [options.memory_budget])
+        return [*choice.kept]
     readers = frontier(parts)
     return _solve(joint, parts, options, readers, _rules(joint, parts, options))
 
@@ -37,16 +39,16 @@ def _rules(joint: JointProgram, parts: JointParts, options: AotOptions) -> Rules
     return Rules.of(joint.graph.graph.nodes, _costly(parts, options), lent_results(joint, parts))
 
 
-def chosen(joint: JointProgram, parts: JointParts, options: AotOptions) -> Choice:
-    """The values to save, with what they come to."""
+def chosen(joint: JointProgram, parts: JointParts, options: AotOptions, budgets: Sequence[float]) -> list[Choice]:
+    """The values to save under each of these budgets, with what they come to."""
     readers, rules = frontier(parts), _rules(joint, parts, options)
     saved = _solve(joint, parts, options, readers, rules)
-    problem = problem_of(joint, parts, options, readers, rules)
+    problem = _problem(joint, parts, options, readers, rules)
     whole = problem.choice(saved)
-    return whole if options.memory_budget >= 1.0 else problem.solve(options.memory_budget * whole.bytes)
+    return [whole if budget >= 1.0 else problem.solve(budget * whole.bytes) for budget in budgets]
 
 
-def problem_of(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> Problem:
+def _problem(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> Problem:
     """What to keep where all but random numbers may be computed again."""
     allowed = replace(
         rules, allowed=frozenset(n for n in joint.graph.graph.nodes if n.op == "call_function" and not is_random(n))

@@ -183,10 +183,9 @@ def split(joint: JointProgram, parts: JointParts, saved: list[fx.Node]) -> Split
     sizes = tuple(n for n in parts.inputs if isinstance(n.meta["val"], torch.SymInt))
     kept_as_they_are = kept_inputs(joint, parts)
     tensors = tuple(_unwritten(joint, n, kept_as_they_are) for n in saved if n not in sizes)
-    effects = [n for n in joint.graph.graph.nodes if (has_effect(n) or checks_indices(n)) and n not in parts.needs_tangent]
-    effects = [
-        n for n in effects if not (is_collective(n.target) and is_formula(n))
-    ]  # which other processes call in the backward, too
+    in_backward = {n for n in joint.graph.graph.nodes if is_collective(n.target) and is_formula(n)}  # in other processes, too
+    left = parts.needs_tangent | in_backward
+    effects = [n for n in joint.graph.graph.nodes if (has_effect(n) or checks_indices(n)) and n not in left]
     kept = {*effects, *(n for n in joint.graph.graph.nodes if n.op == "placeholder")}
     forward_targets = [*parts.forward_outputs, *sizes, *tensors]
     forward_nodes = needed_for([*forward_targets, *kept], set()) - parts.needs_tangent

@@ -142,9 +142,7 @@ def _needed(roots: Iterable[fx.Node], done: set[fx.Node]) -> tuple[set[fx.Node],
             continue
         own.add(node)
         waiting += node.all_input_nodes
-        if isinstance(
-            node.meta.get("val"), (tuple, list)
-        ):  # what has several results hands none of them on but by their own nodes
+        if isinstance(node.meta.get("val"), (tuple, list)):  # it hands its results on by their own nodes alone
             waiting += [user for user in node.users if user.target is operator.getitem]
     return own, given
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..contracts import JointProgram
 from ..options import AotOptions
@@ -66,11 +66,8 @@ def trade_off(joint: JointProgram, options: AotOptions | None = None, budgets: S
     """Of a joint graph, which is not changed. The time is predicted from the arithmetic of products and from bytes."""
     options, parts = options or AotOptions(), JointParts.of(joint)
     step = max(1.0, sum(work_of(node, alone=True) for node in joint.graph.graph.nodes))
-    choices = [chosen(joint, parts, replace(options, memory_budget=budget)) for budget in budgets]
-    least = chosen(joint, parts, replace(options, memory_budget=1.0)).work
+    whole, *choices = chosen(joint, parts, options, [1.0, *budgets])
+    slower = [max(0.0, choice.work - whole.work) / step for choice in choices]
     return TradeOff(
-        tuple(
-            Point(budget, choice.bytes, 1 + max(0.0, choice.work - least) / step)
-            for budget, choice in zip(budgets, choices, strict=True)
-        )
+        tuple(Point(budget, choice.bytes, 1 + more) for budget, choice, more in zip(budgets, choices, slower, strict=True))
     )

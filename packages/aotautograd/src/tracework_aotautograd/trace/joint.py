@@ -110,9 +110,8 @@ class Trace:
         self.mode = FakeMode(self.symbols)
         self.recorder = Recorder(self.mode, needs.former_values)
         self.recorder.in_checkpoints = [] if with_backward else None
-        self.last_kept: dict[
-            Any, int
-        ] = {}  # of each checkpoint, the place of the captured node that made the last value which eager keeps
+        self.last_kept: dict[Any, int] = {}
+        """Checkpoint -> the place of the captured node that made the last value which eager keeps of it."""
         self.with_backward, self.needs = with_backward, needs
         self.attention = AsOneOperator(self.recorder, trained_attention, needs.written_out, reasons)
         self.infos: list[InputInfo] = []

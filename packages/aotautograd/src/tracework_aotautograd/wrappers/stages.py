@@ -69,9 +69,8 @@ class Chain:
     def __init__(self, stages: Sequence[Sequence[int]], reaching: Sequence[int], device: torch.device) -> None:
         self._stages, self._device = stages, device
         self._reaching = [[reaching[place] for place in places] for places in stages]
-        self._later = [
-            _torch.direct_apply(self._function(number), []) for number in range(len(stages) - 1, 0, -1)
-        ]  # as a forward applies them
+        # as a forward applies them
+        self._later = [_torch.direct_apply(self._function(number), []) for number in range(len(stages) - 1, 0, -1)]
 
     def applied(self, first: Callable[..., Any]) -> Callable[..., Any]:
         """Applies all nodes to what the component takes, that of the first stage last: (values, originals, *inputs) -> results."""
