@@ -346,11 +346,6 @@ def aliased_argument(schema: Any) -> int | None:
     return None
 
 
-def wait_tensor() -> Any:
-    """The operator that waits for a collective; where torch has any."""
-    return torch.ops._c10d_functional.wait_tensor.default
-
-
 @cache
 def draws(target: Any) -> bool:
     """Whether what a node calls takes numbers from a generator. What is given where another operator drew, as the backward of attention is,
@@ -369,6 +364,14 @@ def untraced_by_torch_compile(function: Callable[..., Any]) -> Callable[..., Any
     skip = evaluator._FrameAction.SKIP
     evaluator.set_code_exec_strategy(function.__code__, evaluator._FrameExecStrategy(skip, skip))
     return function
+
+
+def call_apart_from_autocast(call: Callable[[list[Any]], Any], inputs: list[Any]) -> Any:
+    """Calls what runs below autograd, whatever the program has turned on."""
+    if not autocast_is_on():
+        return call(inputs)
+    with without_autocast():
+        return call(inputs)
 
 
 def apart_from_autocast(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:

@@ -5,7 +5,7 @@ from ._version import __version__
 from .aten_graph import aten_graph
 from .attention import attended, attention_of_bodies, with_laid_out_gradient
 from .attention_bodies import trace_bodies
-from .collectives import is_collective, is_wait
+from .collectives import is_collective, is_wait, wait_tensor
 from .decomp import DECOMPS, NUMERICS, PROFILES, contract_changes, decomposition, deterministic_changes
 from .decompose import DecompositionError, decompose
 from .errors import (
@@ -105,4 +105,5 @@ __all__ = [
     "symbol",
     "verify",
     "verify_level",
+    "wait_tensor",
 ]

@@ -164,6 +164,11 @@ def autocasts(func: OpOverload, device_type: str) -> bool:
     return has_kernel(func, f"Autocast{device_type.upper()}")
 
 
+def wait_tensor() -> Any:
+    """The operator that waits for a collective; where torch has any."""
+    return torch.ops._c10d_functional.wait_tensor.default
+
+
 __all__ = [
     "ARANGE_COUNTS_BROKEN_STEPS",
     "CLAMPS_AT_LIMITS",
@@ -197,12 +202,8 @@ __all__ = [
     "scaled_mm",
     "set_bits",
     "storage_key",
+    "wait_tensor",
     "weak_storage",
     "without_composite_key",
     "without_onednn",
 ]
-
-
-def wait_tensor() -> Any:
-    """The operator that waits for a collective; where torch has any."""
-    return torch.ops._c10d_functional.wait_tensor.default

@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ._torch import OpOverload
+from ._torch import OpOverload, wait_tensor
+
+__all__ = ["is_collective", "is_wait", "wait_tensor"]
 
 NAMESPACES = frozenset(("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor"))
 """Of torch's operators that are collectives, or wait for them."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx
-from tracework_primops import Expr, FakeTensor, add_node
+from tracework_primops import Expr, FakeTensor, add_node, wait_tensor
 
 from .. import _torch
 from ..errors import Refusal
@@ -146,22 +146,21 @@ class Recorder:
         number = _torch.running_backward_sequence() if self.phase is BACKWARD else None
         if number is None or not self._begins:
             return {"origin": self.origin}
-        begin = self._begin_of(number)
+        begin = self._begins[self._maker_of(number)]
         return {"origin": begin.origin, "differentiates": begin.region}
 
-    def _begin_of(self, number: int) -> _Begin:
-        """Of the captured node that made the autograd node with this number."""
-        return self._begins[max(bisect.bisect_right(self._begins, number, key=operator.itemgetter(0)) - 1, 0)]
+    def _maker_of(self, number: int) -> int:
+        """Which captured node made the autograd node with this number."""
+        return max(bisect.bisect_right(self._begins, number, key=operator.itemgetter(0)) - 1, 0)
 
     def begin_of(self, node: Any) -> tuple[int, Any]:
         """Which captured node made an autograd node, and in which checkpoint, None where in none."""
-        number = _torch.sequence_number_of(node)
-        place = max(bisect.bisect_right(self._begins, number, key=operator.itemgetter(0)) - 1, 0)
+        place = self._maker_of(_torch.sequence_number_of(node))
         return place, self._begins[place].level
 
     def checkpoint_of(self, node: Any) -> Reads | None:
         """What the checkpoint keeps in which an autograd node was made, in the place of what the node would keep."""
-        return self._begin_of(_torch.sequence_number_of(node)).reads if self._begins else None
+        return self._begins[self._maker_of(_torch.sequence_number_of(node))].reads if self._begins else None
 
     # --- recording ----------------------------------------------------------------------------------------------------
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
@@ -385,7 +384,7 @@ _SCATTERS = frozenset(
 
 def _waits(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """Eager puts the result of a collective into a tensor that waits when it is read; graphs wait themselves."""
-    _pure(recorder, _torch.wait_tensor(), args, kwargs, out)
+    _pure(recorder, wait_tensor(), args, kwargs, out)
 
 
 def _scatter(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch.fx
 
-from .._torch import wait_tensor
-from ..collectives import is_collective, is_wait
+from ..collectives import is_collective, is_wait, wait_tensor
 from ..fx_nodes import add_node
 from ..graph import PrimGraph
 from ..op import Kind, Op
@@ -29,10 +28,11 @@ def collectives(graph: PrimGraph) -> PrimGraph:
     if not any(is_collective(node.target) for node in graph.calls):
         return graph
     edited = graph.for_editing()
+    place = {node: n for n, node in enumerate(edited.graph.nodes)}
     for node in edited.calls:
         if is_collective(node.target) and not is_wait(node.target):
             for result in _results(edited, node):
-                _wait_once(edited, result)
+                _wait_once(edited, result, place)
     order = _Order(edited)
     if not _put(edited, order.nodes()) and graph.text(origins=False) == edited.text(origins=False):
         return graph
@@ -65,19 +65,17 @@ def _like(graph: PrimGraph, node: torch.fx.Node, target: Any, args: Any, spec: A
     return made
 
 
-def _wait_once(graph: PrimGraph, result: torch.fx.Node) -> None:
-    """Whoever reads the result reads what the first wait for it gives; one is added where there is none, or it comes after a reader."""
-    place = {node: n for n, node in enumerate(graph.graph.nodes)}
-    users = sorted(result.users, key=place.__getitem__)
-    if users and is_wait(users[0].target):
-        first = users[0]
-    else:
+def _wait_once(graph: PrimGraph, result: torch.fx.Node, place: Mapping[torch.fx.Node, int]) -> None:
+    """Whoever reads the result reads what the first wait for it gives; one is added where there is none, or it comes after a reader. place:
+    of the nodes in their order, before any was added."""
+    users = list(result.users)
+    first = min(users, key=place.__getitem__, default=None)
+    if first is None or not is_wait(first.target):
         with graph.graph.inserting_after(result):
             first = _like(graph, result, wait_tensor(), (result,), result.meta["spec"])
     for user in users:
-        if user is first:
-            continue
-        user.replace_input_with(result, first)
+        if user is not first:
+            user.replace_input_with(result, first)
     for user in list(first.users):
         if is_wait(user.target):
             user.replace_all_uses_with(first)
@@ -109,8 +107,10 @@ class _Order:
                 self.behind[node] = None
             else:
                 yield from self._with_inputs(node)
-            while following is not None and (following in self.done or following in self.behind or self._may_start(following)):
+            while following is not None:
                 if following not in self.done and following not in self.behind:
+                    if not self._may_start(following):
+                        break
                     yield self._finish(following)
                 following = next(ahead, None)
         for node in [*self.behind]:
