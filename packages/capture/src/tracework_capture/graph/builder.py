@@ -314,11 +314,8 @@ class GraphBuilder:
         try:
             if self.masks is not None:
                 refuse_draws(target, fake_args, fake_kwargs)
-            with (
-                self.fake_mode,
-                torch_functions_off(),
-                self.masks or contextlib.nullcontext(),
-            ):  # those of the program's classes were asked
+            # functions of the program's classes were asked
+            with self.fake_mode, torch_functions_off(), self.masks or contextlib.nullcontext():
                 function = getattr(fake_args[0], target) if kind == "call_method" else target
                 found = function(*(fake_args[1:] if kind == "call_method" else fake_args), **fake_kwargs)
                 if self.masks is not None:

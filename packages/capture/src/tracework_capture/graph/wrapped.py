@@ -74,13 +74,16 @@ class Structure:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Structure:
+        kind = DistributedStructure if _torch.is_distributed_tensor(type(tensor)) else Structure
         names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
-        if _torch.is_distributed_tensor(type(tensor)) and any(hasattr(placement, "mask_buffer") for placement in context[0]):
-            raise Incomparable("a mask")
         parts = [getattr(tensor, name) for name in names]
         inner = tuple(cls.of_part(part) for part in parts)
         facts = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.requires_grad
-        return cls(type(tensor), tuple(names), Context(context), inner, *facts)
+        return kind(type(tensor), tuple(names), kind.context_of(context), inner, *facts)
+
+    @staticmethod
+    def context_of(context: Any) -> Context:
+        return Context(context)
 
     @classmethod
     def of_part(cls, part: Any) -> Structure | Held | None:
@@ -101,9 +104,7 @@ class Structure:
     def holds(self) -> Callable[[Any], bool]:
         """`is_of` with all that it needs at hand: a guard of each call."""
         cls, names, dtype, requires_grad = self.cls, self.names, self.dtype, self.requires_grad
-        sizes, strides, keeps = self.sizes, self.strides, self.context.is_of
-        if _torch.is_distributed_tensor(cls):  # tuples of placements, sizes and strides, which nobody changes
-            keeps = self.context.fresh().__eq__
+        sizes, strides, keeps = self.sizes, self.strides, self.keeps
         is_open = None in (*sizes, *strides)
         inner = [(name, row.holds) for name, row in zip(names, self.inner) if row is not None]
 
@@ -125,34 +126,30 @@ class Structure:
 
     def is_like(self, other: Structure) -> bool:
         """Whether tensors of both differ in nothing but sizes, strides, dtypes, and what their plain parts are."""
-        if other.cls is not self.cls or other.names != self.names or not self._keeps_what(other):
+        if other.cls is not self.cls or other.names != self.names or not self.keeps_like(other):
             return False
         for mine, its in zip(self.inner, other.inner):
             if mine is not its and (type(mine) is not type(its) or mine is None or not mine.is_like(its)):  # type: ignore[arg-type]
                 return False
         return True
 
-    def _keeps_what(self, other: Structure) -> bool:
-        if _torch.is_distributed_tensor(self.cls):
-            return bool(self.context.fresh()[0] == other.context.fresh()[0])  # beside placements there are sizes and strides
+    @property
+    def keeps(self) -> Callable[[Any], bool]:
+        """Whether a context is the same."""
+        return self.context.is_of
+
+    def keeps_like(self, other: Structure) -> bool:
+        """Whether what the class keeps differs in nothing but sizes and strides."""
         return self.context.is_of(other.context.fresh())
 
     @functools.cached_property
     def of_gradient(self) -> Structure:
         """That which gradients of a result of the graph are brought to."""
-        if not _torch.is_distributed_tensor(self.cls):
-            return self
-        placements, meta, order, _ = self.context.fresh()
-        return replace(
-            self, context=Context((_torch.placements_of_gradient(placements), meta, order, False)), requires_grad=False
-        )
+        return self
 
     def brought_here(self, gradient: Any) -> Any:
         """A gradient of this structure, which may be that of another tensor that is distributed otherwise."""
-        if not _torch.is_distributed_tensor(type(gradient)) or not _torch.is_distributed_tensor(self.cls):
-            return gradient
-        placements = self.context.fresh()[0]
-        return gradient if gradient.placements == placements else gradient.redistribute(placements=placements)
+        return gradient
 
     @functools.cached_property
     def is_asked(self) -> bool:
@@ -215,6 +212,39 @@ class Structure:
             given[name] = next(parts) if inner is None else inner.value if isinstance(inner, Held) else inner.together(parts)
         made: torch.Tensor = self.cls.__tensor_unflatten__(given, self.context.fresh(), self.sizes, self.strides)  # type: ignore[attr-defined]
         return made
+
+
+class DistributedStructure(Structure):
+    """That of a DTensor, which keeps tuples that nobody changes: placements first, then sizes and strides. A gradient may be distributed
+    otherwise than the tensor."""
+
+    @staticmethod
+    def context_of(context: Any) -> Context:
+        if any(hasattr(placement, "mask_buffer") for placement in context[0]):
+            raise Incomparable("a mask")
+        return Context(context)
+
+    @property
+    def placements(self) -> Any:
+        return self.context.fresh()[0]
+
+    @property
+    def keeps(self) -> Callable[[Any], bool]:
+        return self.context.fresh().__eq__  # type: ignore[no-any-return]  # of a tuple
+
+    def keeps_like(self, other: Structure) -> bool:
+        return bool(self.placements == other.context.fresh()[0])
+
+    @functools.cached_property
+    def of_gradient(self) -> Structure:
+        placements, meta, order, _ = self.context.fresh()
+        context = Context((_torch.placements_of_gradient(placements), meta, order, False))
+        return replace(self, context=context, requires_grad=False)
+
+    def brought_here(self, gradient: Any) -> Any:
+        if not _torch.is_distributed_tensor(type(gradient)) or gradient.placements == self.placements:
+            return gradient
+        return gradient.redistribute(placements=self.placements)
 
 
 def agree(given: Sequence[int], known: tuple[Any, ...]) -> bool:

@@ -248,10 +248,8 @@ def _place_of_namespace(names: dict[Any, Any]) -> list[Any] | None:
     """Of all modules, or of the names that one has."""
     if names is sys.modules:
         return ["modules", "sys"]
-    for name in (
-        names.get("__name__"),
-        getattr(names.get("__spec__"), "name", None),
-    ):  # collections.abc is another module than it says
+    # collections.abc is another module than it says
+    for name in (names.get("__name__"), getattr(names.get("__spec__"), "name", None)):
         if type(name) is str and getattr(sys.modules.get(name), "__dict__", None) is names:
             return ["namespace", name]
     return None

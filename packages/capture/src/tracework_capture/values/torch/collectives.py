@@ -38,7 +38,7 @@ def guard_groups(frame: Frame) -> None:
 
 @wraps(dist.ProcessGroup)
 def wrap_group(frame: Frame, obj: Any, source: Source) -> Value:
-    """A group that is there: which one it is is guarded."""
+    """A group, or a mesh of them, that is there: which one it is is guarded."""
     if type(source) is not Const:
         frame.guard("IDENTITY", source, obj)
     guard_groups(frame)

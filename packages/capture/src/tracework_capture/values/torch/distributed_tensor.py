@@ -18,20 +18,14 @@ from ..protocol.calls import Handler, Policy, call
 from ..protocol.constant import ConstantValue, fold, literal
 from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps_named
-from .collectives import guard_groups
+from .collectives import guard_groups, wrap_group
 from .wrapper_tensor import WrapperTensorValue, argument
 
 API = "torch.distributed.tensor._api"
 PLACEMENTS = "torch.distributed.tensor.placement_types"
 
 
-@wraps_named("torch.distributed.device_mesh.DeviceMesh")
-def wrap_mesh(frame: Frame, obj: Any, source: Source) -> Value:
-    """A mesh that is there: which one it is is guarded."""
-    if type(source) is not Const:
-        frame.guard("IDENTITY", source, obj)
-    guard_groups(frame)
-    return ConstantValue(obj, source)
+wraps_named("torch.distributed.device_mesh.DeviceMesh")(wrap_group)
 
 
 @wraps_named(*(f"{PLACEMENTS}.{name}" for name in "Partial Replicate Shard _MaskPartial _StridedShard".split()))
