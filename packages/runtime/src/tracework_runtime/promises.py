@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from . import _torch
-from .errors import BrokenPromise
+from tracework_runtime import _torch
+from tracework_runtime.errors import BrokenPromise
 
 PROVIDED = frozenset(
     {"aten", "prims", "prim", "c10d", "_c10d_functional", "inductor", "higher_order", "quantized", "fsdp", "symm_mem"}

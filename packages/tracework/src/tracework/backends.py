@@ -196,9 +196,8 @@ def _keep_sizes_open(backend: Any) -> Any:
 
 def _own(backend: Backend) -> Backend:
     """A backend of assemble.py, marked with what those know."""
-    setattr(backend, SYMBOLIC_SIZES, True)
     setattr(backend, REPEATS_WRITES, True)
-    return backend
+    return _keep_sizes_open(backend)
 
 
 _last: dict[str, tuple[BackendFactory, Options, Backend]] = {}

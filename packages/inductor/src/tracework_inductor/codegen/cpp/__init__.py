@@ -61,13 +61,18 @@ class CppRenderer:
 
     def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[Any]:
         """All kernels in one file, or two; each record names its own function."""
-        asking = [EQUAL.search(k.source) is not None for _, k in kernels]
-        files = {}
-        for asks in {*asking}:
-            own = [k.source.replace(KERNEL_NAME, name) for (name, k), its in zip(kernels, asking, strict=True) if its is asks]
-            flags = [*FLAGS, *(() if self.rounds else FREE), *(WHERE_EQUAL if asks else ())]
-            files[asks] = prefix() + declared() + "\n".join(own) + "\n", flags
-        return [
-            KernelSource(name, "cpp", files[asks][0], k.signature, {"entry": name, "flags": files[asks][1], **dict(k.launch)})
-            for (name, k), asks in zip(kernels, asking, strict=True)
-        ]
+        flags = [*FLAGS, *(() if self.rounds else FREE)]
+        asking: list[tuple[str, RenderedKernel]] = []
+        others: list[tuple[str, RenderedKernel]] = []
+        for pair in kernels:
+            (asking if EQUAL.search(pair[1].source) else others).append(pair)
+        made = {record.name: record for record in (*_in_one_file(asking, [*flags, *WHERE_EQUAL]), *_in_one_file(others, flags))}
+        return [made[name] for name, _ in kernels]
+
+
+def _in_one_file(kernels: Sequence[tuple[str, RenderedKernel]], flags: Sequence[str]) -> list[KernelSource]:
+    body = "\n".join(k.source.replace(KERNEL_NAME, name) for name, k in kernels)
+    source = prefix() + declared() + body + "\n"
+    return [
+        KernelSource(name, "cpp", source, k.signature, {"entry": name, "flags": flags, **dict(k.launch)}) for name, k in kernels
+    ]
