@@ -183,6 +183,10 @@ def torchs_backend(name: str) -> Callable[..., Any] | None:
         return None
 
 
+DEFAULT_BY_PLACE = frozenset({"error_on_custom_op_aliasing"})
+"""Fields whose default in torch depends on where a program runs (under CI or not), and here does not: one that is put there counts."""
+
+
 def set_by_program(module_name: str, names: Iterable[str]) -> dict[str, Any]:
     """Those of the fields of one of torch's config modules that the program has set to something else; none where the module has not been imported.
 
@@ -194,7 +198,8 @@ def set_by_program(module_name: str, names: Iterable[str]) -> dict[str, Any]:
         return {}
     own = [name for name in names if name in entries and entries[name].alias is None]
     given = {name: _value(module, name) for name in own if not module._is_default(name)}
-    return {name: value for name, value in given.items() if value != entries[name].default}  # as a patch that has ended leaves it
+    # a patch that has ended leaves the default
+    return {name: value for name, value in given.items() if name in DEFAULT_BY_PLACE or value != entries[name].default}
 
 
 def _value(module: Any, name: str) -> Any:

@@ -430,6 +430,17 @@ def test_what_the_program_sets_for_torchs_autograd_counts_as_an_option(put):
         built()
 
 
+@pytest.mark.parametrize("by_default", [False, True])
+def test_a_field_whose_default_depends_on_the_machine_counts_where_it_is_put(put, monkeypatch, by_default):
+    """torch's is true where the variable CI is set when it is imported."""
+    monkeypatch.setattr(functorch._config["error_on_custom_op_aliasing"], "default", by_default)
+    assert built().check_operators == "warn"
+    put(functorch, "error_on_custom_op_aliasing", True)
+    assert built().check_operators == "raise"
+    put(functorch, "error_on_custom_op_aliasing", False)
+    assert built().check_operators == "warn"
+
+
 def test_a_field_that_asks_for_other_results_than_eagers_is_told_once(put):
     put(dynamo, "numpy_default_float", "float32")
     with pytest.warns(UserWarning, match="torch._dynamo.config.numpy_default_float has no effect") as told:
