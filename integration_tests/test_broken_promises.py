@@ -189,7 +189,10 @@ def test_an_operator_that_writes_to_what_it_says_it_reads(raises):
     """It is named with its argument, once, in a warning; with torch's setting for tests in an error."""
     import torch._functorch.config as settings
 
-    with settings.patch(error_on_custom_op_aliasing=raises), torch.library._scoped_library("tracework_lies", "FRAGMENT") as library:
+    with (
+        settings.patch(error_on_custom_op_aliasing=raises),
+        torch.library._scoped_library("tracework_lies", "FRAGMENT") as library,
+    ):
         library.define(f"writes_{raises}(Tensor x, Tensor y) -> Tensor")
         library.impl(f"writes_{raises}", writes, "CPU")
         torch.library.register_fake(f"tracework_lies::writes_{raises}", lambda x, y: torch.empty_like(x), lib=library)
