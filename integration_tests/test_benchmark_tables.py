@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import limit, tables
+from benchmarks import distributed, limit, tables
 
 ABOUT = {"machine": "M", "torch": "2", "triton": "3", "commit": "c", "date": "d", "command": "--steps both"}
 
@@ -100,3 +100,26 @@ def test_layers_that_are_one_operator_are_counted_by_their_products():
         found = limit.products_of(lambda: layer(torch.randn(1, 4, 8)))
     assert sum(count for product, count in found.items() if product.op.overloadpacket.__name__ == "addmm") == 4
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.parametrize(
+    ("spans", "others", "share"),
+    [
+        ([(0, 2)], [(1, 3)], 0.5),
+        ([(0, 2), (1, 4)], [(0, 4)], 1.0),
+        ([(0, 1), (2, 3)], [(1, 2)], 0.0),
+        ([(0, 10)], [(1, 2), (1, 3), (8, 12)], 0.4),
+    ],
+)
+def test_how_much_of_the_collectives_lies_under_other_kernels(spans, others, share):
+    assert distributed.share_covered(spans, others) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("name", distributed.MODELS)
+def test_models_of_the_distributed_benchmark_are_causal(name):
+    sizes = distributed.Sizes(layers=2, width=128, vocabulary=50, batch=2, length=8)
+    model = distributed.MODELS[name](sizes)
+    tokens = torch.randint(0, 50, (2, 8))
+    later = torch.cat((tokens[:, :5], (tokens[:, 5:] + 1) % 50), dim=1)
+    torch.testing.assert_close(model(later)[:, :5], model(tokens)[:, :5])
+    assert not torch.allclose(model(later)[:, 5:], model(tokens)[:, 5:])
