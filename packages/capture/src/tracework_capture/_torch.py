@@ -366,9 +366,14 @@ def placements_of_gradient(placements: Any) -> Any:
     return tuple(replicate() if placement.is_partial() else placement for placement in placements)
 
 
+def is_awaited(cls: type) -> bool:
+    """Whether tensors of a class are results of collectives, waited for where they are read first."""
+    return cls.__name__ == "AsyncCollectiveTensor" and cls.__module__ == "torch.distributed._functional_collectives"
+
+
 def waited_for(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor that a collective gives, once it is there; others as they are."""
-    if type(tensor) is torch.Tensor or type(tensor).__name__ != "AsyncCollectiveTensor":
+    if type(tensor) is torch.Tensor or not is_awaited(type(tensor)):
         return tensor
     found: torch.Tensor = tensor.trigger_wait()  # type: ignore[attr-defined]
     return found

@@ -35,11 +35,15 @@ __all__ = [
 def is_wrapper(cls: type) -> bool:
     """Whether tensors of a class can be taken apart and put together, and gradients of theirs are made of the same parts.
 
-    Of torch's distributed ones those are DTensors.
+    Of torch's distributed ones those are DTensors, and results of collectives that nobody has waited for yet.
     """
     has_parts = hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
     own = cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # type: ignore[attr-defined]
-    return has_parts and own and (not cls.__module__.startswith("torch.distributed.") or _torch.is_distributed_tensor(cls))
+    return (
+        has_parts
+        and own
+        and (not cls.__module__.startswith("torch.distributed.") or _torch.is_distributed_tensor(cls) or _torch.is_awaited(cls))
+    )
 
 
 @dataclass(frozen=True, eq=False)

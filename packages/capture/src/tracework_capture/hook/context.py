@@ -186,7 +186,7 @@ class FrameCallback:
             return _C.SKIP
         if torch.compiler.is_exporting():
             return None  # what is exported are the operators of plain Python, as under torch.compile
-        if code.co_flags & _GENERATORS or not frame_is_captured(code):
+        if code.co_flags & _GENERATORS or not frame_is_captured(code, globals_):
             return _C.SKIP
         if not self.options.fullgraph and (starts_watching(code) or counts_objects(code)):
             return _C.SKIP

@@ -115,15 +115,18 @@ def is_module_call(code: types.CodeType) -> bool:
     return original_code(code) in _MODULE_CALLS
 
 
-def frame_is_captured(code: types.CodeType) -> bool:
+def frame_is_captured(code: types.CodeType, globals_: Mapping[str, Any] | None = None) -> bool:
     """Whether a frame of this code may start a graph: user code and torch.nn, not the standard library or torch's insides.
 
-    A comprehension is run on an iterator that exists already; what it calls is still seen. The body of a module or class, and what
-    exec runs, keeps its names in a dict that is not the frame's.
+    Code that was made of a text, as methods of dataclasses are, belongs to the file of its globals. A comprehension is run on an
+    iterator that exists already; what it calls is still seen. The body of a module or class, and what exec runs, keeps its names in
+    a dict that is not the frame's.
     """
     if code.co_name in _COMPREHENSIONS or not code.co_flags & inspect.CO_OPTIMIZED or original_code(code) in _LEFT_PLAIN:
         return False
     filename = code.co_filename
+    if filename == "<string>" and globals_ is not None and isinstance(file := globals_.get("__file__"), str):
+        filename = file
     known = _FRAMES.get(filename)
     if known is None:
         known = _FRAMES[filename] = _file_is_captured(filename)

@@ -835,6 +835,18 @@ def test_the_compiler_is_not_captured():
     assert not any(frame_is_captured(function.__code__) for function in (optimize, decompose))
 
 
+def test_methods_that_are_made_of_texts_belong_to_the_file_of_their_class():
+    from torch.utils.benchmark.utils.common import TaskSpec
+    from tracework_capture.hook.policy import frame_is_captured
+
+    @dataclasses.dataclass
+    class Own:
+        x: int
+
+    assert frame_is_captured(Own.__init__.__code__, globals())
+    assert not frame_is_captured(TaskSpec.__init__.__code__, TaskSpec.__init__.__globals__)
+
+
 def test_what_torch_does_around_modules_and_between_processes_is_no_frame_to_capture():
     from tracework_capture.hook.policy import frame_is_captured
 
