@@ -8,7 +8,7 @@ import threading
 import types
 import typing
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -344,9 +344,7 @@ def distributed_is_initialized() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-_MESHES_ARE_PARTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
-"""Of DTensors that are taken apart; before, a DTensor is no node."""
-Placement: Any = getattr(getattr(torch._C, "_distributed", None), "Placement", None) if _MESHES_ARE_PARTS else None
+Placement: Any = getattr(getattr(torch._C, "_distributed", None), "Placement", None)
 """How a dimension of a mesh shares a tensor; None where a DTensor is no node."""
 
 
@@ -356,6 +354,29 @@ def is_distributed_tensor(cls: type) -> bool:
 
 
 _MODULES_OF_DTENSORS = ("torch.distributed.tensor", "torch.distributed.tensor._api")
+
+
+MESHES_ARE_PARTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
+"""Whether a DTensor names its mesh as one of its parts; before, it is within the one object with all that a DTensor keeps."""
+Apart = tuple[Sequence[str], Any]
+
+
+def distributed_tensor_apart(tensor: Any) -> Apart:
+    """The names of a DTensor's parts, its mesh among them, and its (placements, facts, order of shards, requires_grad)."""
+    names, context = tensor.__tensor_flatten__()
+    if MESHES_ARE_PARTS:
+        return names, context
+    kept, requires_grad = context
+    return (*names, "device_mesh"), (kept.placements, kept.tensor_meta, kept.shard_order, requires_grad)
+
+
+def distributed_tensor_together(cls: Any, parts: dict[str, Any], context: Any, sizes: Any, strides: Any) -> torch.Tensor:
+    """A DTensor of what `distributed_tensor_apart` gives."""
+    if not MESHES_ARE_PARTS:
+        placements, facts, _, requires_grad = context  # the order is that of the placements there
+        kept = types.SimpleNamespace(mesh=parts.pop("device_mesh"), placements=placements, tensor_meta=facts)
+        context = kept, requires_grad
+    return cls.__tensor_unflatten__(parts, context, sizes, strides)  # type: ignore[no-any-return]
 
 
 def placements_of_gradient(placements: Any) -> Any:

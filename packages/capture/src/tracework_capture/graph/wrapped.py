@@ -79,11 +79,16 @@ class Structure:
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Structure:
         kind = DistributedStructure if _torch.is_distributed_tensor(type(tensor)) else Structure
-        names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+        names, context = kind.apart(tensor)
         parts = [getattr(tensor, name) for name in names]
         inner = tuple(cls.of_part(part) for part in parts)
         facts = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.requires_grad
         return kind(type(tensor), tuple(names), kind.context_of(context), inner, *facts)
+
+    @staticmethod
+    def apart(tensor: Any) -> _torch.Apart:
+        """The names of its parts, and what its class keeps beside them."""
+        return tensor.__tensor_flatten__()  # type: ignore[no-any-return]
 
     @staticmethod
     def context_of(context: Any) -> Context:
@@ -107,7 +112,7 @@ class Structure:
     @functools.cached_property
     def holds(self) -> Callable[[Any], bool]:
         """`is_of` with all that it needs at hand: a guard of each call."""
-        cls, names, dtype, requires_grad = self.cls, self.names, self.dtype, self.requires_grad
+        cls, names, dtype, requires_grad, apart = self.cls, self.names, self.dtype, self.requires_grad, self.apart
         sizes, strides, keeps = self.sizes, self.strides, self.keeps
         is_open = None in (*sizes, *strides)
         inner = [(name, row.holds) for name, row in zip(names, self.inner) if row is not None]
@@ -121,7 +126,7 @@ class Structure:
                     return False
             elif tensor.shape != sizes or tensor.stride() != strides:
                 return False
-            found, kept = tensor.__tensor_flatten__()
+            found, kept = apart(tensor)
             if tuple(found) != names or not keeps(kept):
                 return False
             return not inner or all(check(getattr(tensor, name)) for name, check in inner)
@@ -214,13 +219,22 @@ class Structure:
         given: dict[str, Any] = {}
         for name, inner in zip(self.names, self.inner, strict=True):
             given[name] = next(parts) if inner is None else inner.value if isinstance(inner, Held) else inner.together(parts)
-        made: torch.Tensor = self.cls.__tensor_unflatten__(given, self.context.fresh(), self.sizes, self.strides)  # type: ignore[attr-defined]
+        return self.made_of(given)
+
+    def made_of(self, parts: dict[str, Any]) -> torch.Tensor:
+        """A tensor of these parts, by their names."""
+        made: torch.Tensor = self.cls.__tensor_unflatten__(parts, self.context.fresh(), self.sizes, self.strides)  # type: ignore[attr-defined]
         return made
 
 
 class DistributedStructure(Structure):
     """That of a DTensor, which keeps tuples that nobody changes: placements first, then sizes and strides. A gradient may be distributed
     otherwise than the tensor."""
+
+    apart = staticmethod(_torch.distributed_tensor_apart)
+
+    def made_of(self, parts: dict[str, Any]) -> torch.Tensor:
+        return _torch.distributed_tensor_together(self.cls, parts, self.context.fresh(), self.sizes, self.strides)
 
     @staticmethod
     def context_of(context: Any) -> Context:
