@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from fractions import Fraction
+from typing import Any
 
 import numpy
 import torch
@@ -41,3 +43,8 @@ ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES | TORCH_ENUMS) | frozenset(
     }
 )
 """Types whose instances are constants; enum members are, too."""
+
+
+def is_atom(obj: Any) -> bool:
+    """Whether the object is a constant."""
+    return type(obj) in ATOM_TYPES or issubclass(type(obj), enum.Enum)

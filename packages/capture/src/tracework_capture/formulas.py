@@ -3,7 +3,8 @@
 import ast
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 ERRORS = (ArithmeticError, ValueError, TypeError)
@@ -74,6 +75,24 @@ def formula_function(text: str, names: str) -> Callable[..., Any]:
     tree = ast.fix_missing_locations(_Limits().visit(ast.parse(f"lambda {names}: {text}", mode="eval")))
     function: Callable[..., Any] = eval(compile(tree, f"<{text}>", "eval"), {"__builtins__": {}, **NAMES})
     return function
+
+
+@dataclass(frozen=True)
+class ComputedNumber:
+    """The formula `text`, in which what a graph is given at `places` has these names."""
+
+    text: str
+    names: str
+    places: tuple[int, ...]
+
+    @functools.cached_property
+    def function(self) -> Callable[..., float]:
+        """The formula as a function."""
+        return formula_function(self.text, self.names)
+
+    def of(self, given: Sequence[Any]) -> float:
+        """Its value for what the graph is given."""
+        return self.function(*[given[place] for place in self.places])
 
 
 def int_of_formula(text: str, name: str, number: Any) -> int:

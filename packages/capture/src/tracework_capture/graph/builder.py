@@ -7,7 +7,7 @@ import logging
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx
@@ -16,8 +16,10 @@ from tracework_primops import FakeTensor, add_node
 from .._torch import torch_functions_off
 from ..contracts import InputBinding
 from ..errors import BreakGraph
+from ..formulas import ComputedNumber
 from ..signals import let_through
 from ..sources import Const, Source
+from .changed_inputs import TYPE_DTYPES, number_tensor
 from .checks import isolate_node
 from .constant_data import learn, numbers_alone, with_numbers
 from .distributed import Masks, refuse_draws
@@ -33,13 +35,6 @@ if TYPE_CHECKING:
     from ..values.protocol.value import Value
 
 log = logging.getLogger("tracework.capture.graph")
-
-
-class ComputedNumber(NamedTuple):
-    """A function, and which of the graph's inputs it is called with."""
-
-    function: Callable[..., float]
-    places: tuple[int, ...]
 
 
 def graph_argument(frame: Any, value: Any) -> Any:
@@ -128,11 +123,11 @@ class GraphBuilder:
         """The placeholder of a float; the graph gets it as a tensor of one number."""
         return self._filled_input(source, role, number_tensor(number))
 
-    def computed_input(self, text: str, nodes: list[fx.Node], function: Callable[..., float], number: float) -> fx.Node:
-        """The placeholder of function(*what these inputs are), a float, made once for each `text`."""
+    def computed_input(self, text: str, nodes: list[fx.Node], names: str, number: float) -> fx.Node:
+        """The placeholder of the formula `text` over what these inputs are, which it calls by `names`: a float, made once for each text."""
         node = self._by_expr.get(text)
         if node is None:
-            computed = ComputedNumber(function, tuple(self.inputs.index(node.meta["binding"]) for node in nodes))
+            computed = ComputedNumber(text, names, tuple(self.inputs.index(node.meta["binding"]) for node in nodes))
             node = self._by_expr[text] = self.float_input(Const(computed, text), number, "computed")
         return node
 
@@ -331,14 +326,6 @@ class GraphBuilder:
                 raise BreakGraph("unbacked_condition", str(error)) from error
             log.debug("%s failed on fakes", target, exc_info=True)
             raise BreakGraph("fake_failed", f"{getattr(target, '__name__', target)}: {type(error).__name__}: {error}") from error
-
-
-TYPE_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
-
-
-def number_tensor(number: complex, kind: type = float) -> torch.Tensor:
-    """A number as a tensor of one on the CPU, in the dtype that torch takes this kind of Python's numbers to be."""
-    return torch.scalar_tensor(number, dtype=TYPE_DTYPES[kind], device="cpu")
 
 
 def written_dtype(arg: Any) -> Any:

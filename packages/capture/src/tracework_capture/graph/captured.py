@@ -17,13 +17,16 @@ class BackendFailed(Exception):
 @dataclass(frozen=True)
 class GraphCall:
     """How generated code calls what the backend made of a graph. called: the constant that is called; recipe: what the backend says its
-    callable is made of, None where it cannot be made from data; count: of results; backend: its name; refused: why there is no recipe."""
+    callable is made of, None where it cannot be made from data; count: of results; backend: its name; refused: why there is no recipe;
+    changes, modes: what stands between the two (graph.changed_inputs)."""
 
     called: Any
     recipe: Any
     count: int
     backend: str
     refused: str = ""
+    changes: tuple[tuple[int, str], ...] = ()
+    modes: tuple[str, ...] = ()
 
 
 @dataclass

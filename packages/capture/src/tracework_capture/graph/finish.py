@@ -30,8 +30,8 @@ from ..guards.access import Scope, fetch
 from ..guards.kinds import same_constant
 from ..signals import let_through
 from ..sources import Const
-from .builder import number_tensor
 from .captured import BackendFailed, Captured, GraphCall, name_of, refuse_results
+from .changed_inputs import INPUT_CHANGES, PLAIN, around_of, in_modes, with_changed_inputs
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
 from .replaced import check_replaced
 from .settings import end_autocast, left, refuse_open_managers, settings_written
@@ -214,22 +214,16 @@ def graph_call(
     takes_list = getattr(compiled, "__tracework_list_call__", None)
     if takes_list is not None:
         compiled, boxed = takes_list, True
-    unchanged = compiled
-    changes = {i: INPUT_CHANGES[b.role] for i, b in enumerate(frame.graph.inputs) if b.role in INPUT_CHANGES}
-    changes |= {i: drawn_by(frame.graph.draws[b.name]) for i, b in enumerate(frame.graph.inputs) if b.role == "rng"}
-    changes |= {i: plain_alias for i, b in enumerate(frame.graph.inputs) if b.name in frame.graph.aliased_inputs}
-    if changes:
-        compiled = with_changed_inputs(compiled, tuple(changes.items()), boxed)
+    roles = [PLAIN if b.name in frame.graph.aliased_inputs else b.role for b in frame.graph.inputs]
+    changes = tuple((place, role) for place, role in enumerate(roles) if role in INPUT_CHANGES)
+    draws = tuple((i, frame.graph.draws[b.name]) for i, b in enumerate(frame.graph.inputs) if b.role == "rng")
+    modes = around_of(frame.modes)
+    compiled = with_changed_inputs(compiled, changes, boxed, draws)
     if frame.graph.taken_apart:
         places = {binding.name: place for place, binding in enumerate(frame.graph.inputs)}
         apart = tuple((tuple(places[name] for name in names), unwrap) for names, unwrap in frame.graph.taken_apart)
         compiled = with_parts(compiled, apart, boxed)
-    if frame.modes.modes_at_start:
-        compiled = _torch.under_no_function_modes(compiled)  # they were asked while tracing
-    if frame.modes.uses_dual_levels:
-        compiled = _torch.leaving_dual_levels(compiled)
-    if frame.modes.uses_saved_hooks:
-        compiled = _torch.leaving_saved_hooks(compiled)
+    compiled = in_modes(compiled, modes)
     results = next(iter(reversed(captured.graph.graph.nodes))).args[0]
     if not is_ours:
         compiled = with_history(compiled, results, backend)
@@ -237,9 +231,11 @@ def graph_call(
     refuse = functools.partial(refuse_results, backend, count)
     disabled = frame.services.call_disabled(compiled, count, refuse)
     called = writer.const(disabled, "graph")
-    recipe = getattr(given, RECIPE, None) if unchanged is compiled and is_ours else None
+    refused = "numbers are drawn from a generator of the program's" if draws else ""
+    refused = refused or ("tensors of wrapper subclasses are taken apart" if frame.graph.taken_apart else "")
+    recipe = None if refused or not is_ours else getattr(given, RECIPE, None)
     text = f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"
-    return text, writes_last, GraphCall(disabled, recipe, count, backend, getattr(given, REFUSED, ""))
+    return text, writes_last, GraphCall(disabled, recipe, count, backend, refused or getattr(given, REFUSED, ""), changes, modes)
 
 
 def with_history(compiled: Callable[..., Any], results: Sequence[fx.Node], backend: str) -> Callable[..., Any]:
@@ -259,43 +255,6 @@ def with_history(compiled: Callable[..., Any], results: Sequence[fx.Node], backe
                         " forward and backward, as tracework_aotautograd.aot_compile does with a forward_compiler."
                     )
         return made
-
-    return call
-
-
-def drawn_by(draw: Callable[[Any], Any]) -> Callable[[Any, Any], torch.Tensor]:
-    """What the graph gets for a generator."""
-
-    def drawn(generator: Any, given: Any) -> torch.Tensor:
-        found = draw(generator)
-        return found if isinstance(found, torch.Tensor) else number_tensor(found, type(found))
-
-    return drawn
-
-
-def plain_alias(tensor: torch.Tensor, given: Any) -> torch.Tensor:
-    """A tensor of a subclass as one of class Tensor."""
-    alias: torch.Tensor = _torch.as_subclass(tensor, torch.Tensor)
-    return alias
-
-
-INPUT_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
-    "float": lambda number, given: number_tensor(number),
-    "computed": lambda computed, given: number_tensor(computed.function(*[given[place] for place in computed.places])),
-}
-"""Role of an input -> what the graph gets for it, and for all that is given: floats come as tensors, computed ones as a function of other
-inputs."""
-
-
-def with_changed_inputs(compiled: Any, places: tuple[tuple[int, Callable[[Any, Any], Any]], ...], boxed: bool) -> Any:
-    """Hands the inputs at these places over as the functions make them."""
-
-    def call(*given: Any) -> Any:
-        numbers = given[0] if boxed else given
-        inputs = list(numbers)
-        for place, change in places:
-            inputs[place] = change(inputs[place], numbers)
-        return compiled(inputs) if boxed else compiled(*inputs)
 
     return call
 

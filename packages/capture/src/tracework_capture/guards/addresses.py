@@ -8,8 +8,10 @@ more raises Changed when it is read.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
+import functools
 import hashlib
 import importlib
 import sys
@@ -22,6 +24,7 @@ from typing import Any
 import torch
 
 from .. import _C, _torch, sources
+from ..formulas import ComputedNumber
 from ..marks import mark_of
 from ..own_packages import PACKAGES
 from ..signals import let_through
@@ -45,6 +48,7 @@ _DESCRIPTORS: tuple[type, ...] = (
 _PROPERTIES = (property, types.DynamicClassAttribute, enum.property)
 _BUILTIN_OWNERS = ("torch", "torch._C._nn", "torch.nn.functional", "torch._C", "builtins", "math", "operator")
 """Modules that have functions of C whose own names do not lead to them."""
+_FIELD_OF_TUPLE = type(vars(collections.namedtuple("_", "a"))["a"])
 _DATACLASS_FLAGS = type(vars(dataclasses.make_dataclass("_", []))["__dataclass_params__"])
 _GENERIC = tuple(
     kind
@@ -61,6 +65,10 @@ BY_PLAIN_PAYLOAD = frozenset(
 
 class Changed(Exception):
     """What is stored does not hold in this process."""
+
+
+class Asks(Exception):
+    """A function of the program has to be called."""
 
 
 OF_MODULE = "<class>"
@@ -119,6 +127,10 @@ def digest_of_attribute(static: Any, depth: int = 4) -> str:
         return repr(static)
     if kind is types.FunctionType:
         return f"function {digest_of_function(static)}"
+    if kind is _FIELD_OF_TUPLE:
+        return f"field {static.__reduce__()[1]!r}"
+    if kind is functools.cached_property:
+        return f"cached_property {static.attrname} {digest_of_attribute(static.func)}"
     if kind in (staticmethod, classmethod):
         return f"{kind.__name__} {digest_of_attribute(static.__func__, depth)}"
     if kind in _PROPERTIES:
@@ -162,7 +174,7 @@ def digest_of_member(member: enum.Enum) -> str:
     return digest_of_attribute(member.value)
 
 
-_FOUND = (types.FunctionType, types.CodeType, types.CellType, dataclasses.Field)
+_FOUND = (types.FunctionType, functools._lru_cache_wrapper, types.CodeType, types.CellType, dataclasses.Field)
 
 
 def facts_of(found: Any) -> list[Any]:
@@ -171,6 +183,12 @@ def facts_of(found: Any) -> list[Any]:
         return [digest_of_code(found)]
     if isinstance(found, types.CellType):  # guards see what it holds
         return []
+    if isinstance(found, functools._lru_cache_wrapper):
+        inner = found.__wrapped__
+        return [
+            _digest_of_layer(found),
+            *(facts_of_function(inner) if type(inner) is types.FunctionType else [address_of(inner)]),
+        ]
     return facts_of_field(found) if isinstance(found, dataclasses.Field) else facts_of_function(found)
 
 
@@ -222,13 +240,28 @@ def address_of(obj: Any) -> list[Any]:
         path = _path_to(obj, getattr(made_of, "__module__", None), getattr(made_of, "__qualname__", None), bare=True)
         if path is not None:
             return ["attribute", *path, digest_of_attribute(obj)]
-    elif issubclass(kind, enum.Enum):
-        return ["member", *_class_address(kind), obj.name, digest_of_member(obj)]
+    elif (address := _made_address(obj, kind)) is not None:
+        return address
     elif issubclass(kind, (_torch.OpOverload, _torch.OpOverloadPacket, _torch.CustomOpDef)):
         return _operator_address(obj)
     elif kind is dict and (place := _place_of_namespace(obj)) is not None:
         return place
     raise NotPortable(f"{kind.__qualname__} {getattr(obj, '__qualname__', '')} has no address")
+
+
+def _made_address(obj: Any, kind: Any) -> list[Any] | None:
+    """Of members of enumerations, and of what is under a name in a module that does not make it."""
+    if kind is functools._lru_cache_wrapper:
+        path = _path_to(obj, obj.__module__, obj.__qualname__)
+        return None if path is None else ["cached", *path, _digest_of_layer(obj), digest_of_attribute(obj.__wrapped__)]
+    if kind.__module__ == "numpy":
+        path = _path_to(obj, "numpy", getattr(obj, "__name__", None))
+        return None if path is None else ["builtin", *path]
+    if not issubclass(kind, enum.Enum):
+        return None
+    if issubclass(kind, enum.Flag) and obj.name not in kind.__members__:  # several at once
+        return ["flags", *_class_address(kind), obj.value, digest_of_member(obj)]
+    return ["member", *_class_address(kind), obj.name, digest_of_member(obj)]
 
 
 def _operator_address(operator: Any) -> list[Any]:
@@ -303,26 +336,61 @@ def _inside_of_decorated(function: types.FunctionType) -> tuple[str, str, list[s
         return None
     names: list[str] = []
     digests: list[str] = []
-    while type(outer) is types.FunctionType and len(names) < _MOST_DECORATORS:
+    while type(outer) in _LAYERS and len(names) < _MOST_DECORATORS:
         held = _functions_held(outer)
         inside = next((n for n, f in held.items() if f is function), None) or next(iter(held), None)
         if inside is None:
             return None
         names.append(inside)
-        digests.append(digest_of_function(outer))
+        digests.append(_digest_of_layer(outer))
         if (outer := held[inside]) is function:
             return module, name, names, hashlib.sha256(" ".join(digests).encode()).hexdigest()
     return None
 
 
 _MOST_DECORATORS = 4
+_LAYERS: dict[type, str] = {
+    types.FunctionType: "",
+    functools._lru_cache_wrapper: "__wrapped__",
+    functools.cached_property: "func",
+    property: "fget",
+}
+"""What decorators make of a function, and where it is in that; in the free variables of one."""
 
 
-def _functions_held(function: types.FunctionType) -> dict[str, types.FunctionType]:
-    """The free variables of a function that are functions."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or ())
-    held = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
-    return {name: value for name, value in held.items() if type(value) is types.FunctionType}
+def _functions_held(layer: Any) -> dict[str, Any]:
+    """What is held by one of _LAYERS and is one, by name."""
+    if type(layer) is not types.FunctionType:
+        name = _LAYERS[type(layer)]
+        held = {name: getattr(layer, name)}
+    else:
+        cells = zip(layer.__code__.co_freevars, layer.__closure__ or ())
+        held = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
+    return {name: value for name, value in held.items() if type(value) in _LAYERS}
+
+
+def _digest_of_layer(layer: Any) -> str:
+    """What a decorator made, without the function that it made it of. Raises NotPortable."""
+    if type(layer) is functools._lru_cache_wrapper:
+        return f"remembers {sorted(layer.cache_parameters().items())}"
+    return digest_of_function(layer) if type(layer) is types.FunctionType else type(layer).__name__
+
+
+def function_of_code(code: types.CodeType) -> types.FunctionType | None:
+    """A function that runs the code and has an address."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) != code.co_filename:
+            continue
+        try:
+            found = _at(module.__name__, code.co_qualname)
+        except Changed:
+            continue
+        for _ in range(_MOST_DECORATORS):
+            if getattr(found, "__code__", None) is code:
+                return found
+            held = _functions_held(found) if type(found) in _LAYERS else {}
+            found = next((f for f in held.values() if getattr(f, "__code__", None) is code), next(iter(held.values()), None))
+    return None
 
 
 def _named_here(function: types.FunctionType) -> tuple[str, str] | None:
@@ -373,11 +441,21 @@ def object_at(address: list[Any]) -> Any:
         found = _at(module, path, kind == "attribute")
     if kind == "decorated":
         for name in rest[0]:
-            found = _functions_held(found).get(name) if type(found) is types.FunctionType else None
+            found = _functions_held(found).get(name) if type(found) in _LAYERS else None
     if kind == "descriptor":
         if not issubclass(type(found), type):
             raise Changed(f"{module}.{path} is no class")
         return attributes_of(found).get(rest[0])
+    if kind == "method":
+        found = _bare(attributes_of(found).get(rest[0])) if issubclass(type(found), type) else None
+        try:
+            if type(found) is types.FunctionType and digest_of_function(found) == rest[1]:
+                return found
+        except NotPortable as error:
+            raise Changed(str(error)) from error
+        raise Changed(f"{module}.{path}.{rest[0]} is not what it was")
+    if kind == "flags":
+        found = _flags_of(found, rest[0])
     if kind == "member":
         found = found.__members__.get(rest[0]) if issubclass(type(found), enum.EnumMeta) else None
     try:
@@ -389,14 +467,33 @@ def object_at(address: list[Any]) -> Any:
     return found
 
 
+def _bare(static: Any) -> Any:
+    """The function in a method."""
+    return static.__func__ if type(static) in (staticmethod, classmethod) else static
+
+
+def _flags_of(cls: Any, value: int) -> Any:
+    """Several flags at once. None where there are none of that value."""
+    try:
+        return cls(value) if issubclass(type(cls), enum.EnumMeta) and issubclass(cls, enum.Flag) else None
+    except ValueError:
+        return None
+
+
 class Predicate:
-    """A payload of PREDICATE that says in data what it asks."""
+    """A payload of PREDICATE, or the one of a RELATION, that says in data what it asks."""
+
+    runs_program = False
 
     def __call__(self, value: Any) -> bool:
         raise NotImplementedError
 
+    def gives(self) -> list[Any]:
+        """Objects that what is at the guard's place gives, and which have no other name."""
+        return []
+
     def digest(self) -> Any:
-        """JSON data that is the same in another process. Raises NotPortable."""
+        """What Writer.value takes and is the same in another process. Raises NotPortable."""
         raise NotImplementedError
 
     @classmethod
@@ -425,6 +522,8 @@ class Writer:
         self.objects: list[Any] = []
         self._numbers: dict[Any, int] = {}
         self._objects: dict[int, tuple[Any, int]] = {}
+        self._methods: dict[int, tuple[type, str]] = {}
+        self._given: dict[int, tuple[Guard, int]] = {}
         self.codes: dict[int, types.CodeType] = {}
         """The codes whose digests are written, by id."""
 
@@ -466,6 +565,8 @@ class Writer:
             return ["device", str(value)]
         if isinstance(value, Source):
             return ["source", self.source(value)]
+        if kind is ComputedNumber:
+            return ["computed", value.text, value.names, *value.places]
         if kind is TensorFacts:
             facts = dataclasses.replace(value, type_held=value.type)
             return ["facts", *(self.value(getattr(facts, name)) for name in _FACTS)]
@@ -476,9 +577,18 @@ class Writer:
         known = self._objects.get(id(obj))
         if known is not None:
             return known[1]
+        if id(obj) in self._given:
+            guard, place = self._given[id(obj)]
+            return self._add(obj, ["given", self.source(guard.source), self._predicate(guard.payload[0]), place])
         if issubclass(type(obj), torch.Tensor):
             return self._add(obj, self._place_of(obj))
-        address = address_of(obj)
+        try:
+            address = address_of(obj)
+        except NotPortable:
+            if id(obj) not in self._methods:
+                raise
+            cls, name = self._methods[id(obj)]
+            address = ["method", *_class_address(cls), name, digest_of_function(obj)]
         if type(obj) is types.FunctionType:
             self.covers(obj.__code__)
         return self._add(obj, address)
@@ -504,6 +614,18 @@ class Writer:
                 if type(constant) is types.CodeType:
                     self.covers(constant)
 
+    def meet(self, guard: Guard) -> None:
+        """Notes where objects are found that have no names of their own."""
+        if guard.kind == "CLASSES":
+            for _, name, owner, _ in guard.payload.found:
+                has = there(owner)
+                function = None if has is None else _bare(attributes_of(has).get(name))
+                if type(function) is types.FunctionType:
+                    self._methods.setdefault(id(function), (has, name))
+        if guard.kind == "RELATION" and isinstance(guard.payload[0], Predicate):
+            for place, given in enumerate(guard.payload[0].gives()):
+                self._given.setdefault(id(given), (guard, place))
+
     def guard(self, guard: Guard) -> list[Any]:
         """Raises NotPortable for what cannot be asked elsewhere."""
         try:
@@ -519,11 +641,20 @@ class Writer:
             return self.lookups(guard.payload)
         if guard.kind == "IDENTITY" and type(there(guard.payload)) in _FOUND:
             return self.found(there(guard.payload), guard.source)
+        if guard.kind == "RELATION":
+            holds, sources = guard.payload
+            given = holds.gives() if isinstance(holds, Predicate) else []
+            return [self._predicate(holds), [self.source(source) for source in sources], [self.object(obj) for obj in given]]
         if guard.kind == "PREDICATE" and isinstance(guard.payload, Predicate):
-            return ["predicate", *_class_address(type(guard.payload)), guard.payload.digest()]
+            return self._predicate(guard.payload)
         if guard.kind in BY_PLAIN_PAYLOAD or guard.kind == "PREDICATE" and callable(guard.payload):
             return self.value(guard.payload)
         raise NotPortable(f"a guard of kind {guard.kind}")
+
+    def _predicate(self, holds: Any) -> list[Any]:
+        if not isinstance(holds, Predicate):
+            return ["plain", self.value(holds)]
+        return ["predicate", *_class_address(type(holds)), self.value(holds.digest())]
 
     def found(self, obj: Any, source: Source) -> Any:
         """What a guard compares and has no address, as a function that another one made, but the place where the guard finds it."""
@@ -586,6 +717,10 @@ class Reader:
         self._sources: list[Source | None] = [None] * len(self._rows)
         self._objects: list[Any] = [_NOT_YET] * len(document["objects"])
         self._addresses: list[list[Any]] = document["objects"]
+        self.may_ask = False
+        """Whether functions of the program may be called, which only is where all else holds."""
+        self._predicates: dict[tuple[int, str], Any] = {}
+        self._given: dict[int, int] = {}
 
     def source(self, number: int) -> Source:
         """The source of a number."""
@@ -606,7 +741,11 @@ class Reader:
         found = self._objects[number]
         if found is _NOT_YET:
             address = self._addresses[number]
-            if address[0] == "tensor":
+            if address[0] == "given":
+                found = self._predicate(address[2], address[1]).gives()[address[3]]
+                if self._given.setdefault(id(found), number) != number:
+                    raise Changed("two functions remember one object")
+            elif address[0] == "tensor":
                 found = self._tensor_at(self.source(address[1]))
             else:
                 found = self._found_at(self.source(address[1]), address[2:]) if address[0] == "found" else object_at(address)
@@ -630,8 +769,12 @@ class Reader:
             payload = self._code_at(source, data)
         elif kind == "CLASSES":
             payload = self.lookups(data)
-        elif kind == "PREDICATE" and data[0] == "predicate":
-            payload = _at(data[1], data[2]).of(self._at(source), data[3])
+        elif kind == "PREDICATE" and type(data) is list and data[0] == "predicate":
+            payload = self._predicate(data, number)
+        elif kind == "RELATION":
+            payload = self._predicate(data[0], number), tuple(map(self.source, data[1]))
+            if any(self.object(n) is not obj for n, obj in zip(data[2], payload[0].gives() if data[2] else ())):
+                raise Changed("functions remember one object, or several")
         else:
             payload = self.value(data)
         if kind == "STATE" and not same_constant(
@@ -639,6 +782,18 @@ class Reader:
         ):  # function modes count, though they are set aside here
             raise Changed(f"{source} is another one")
         return Guard(kind, source, payload, origin)
+
+    def _predicate(self, data: list[Any], number: int) -> Any:
+        """One for each place, as it may have asked what is there."""
+        if data[0] == "plain":
+            return self.value(data[1])
+        key = number, repr(data)
+        if key not in self._predicates:
+            kind = _at(data[1], data[2])
+            if kind.runs_program and not self.may_ask:
+                raise Asks
+            self._predicates[key] = kind.of(self._at(self.source(number)), self.value(data[3]))
+        return self._predicates[key]
 
     def _at(self, source: Source) -> Any:
         try:
@@ -705,6 +860,7 @@ _READERS: dict[str, Callable[[Reader, Any], Any]] = {
     "torch": lambda reader, data: getattr(torch, data[1]),
     "device": lambda reader, data: torch.device(data[1]),
     "source": lambda reader, data: reader.source(data[1]),
+    "computed": lambda reader, data: ComputedNumber(data[1], data[2], tuple(data[3:])),
     "facts": lambda reader, data: TensorFacts(*reader.values(data[1:])),
     "object": lambda reader, data: reader.object(data[1]),
     "weak": lambda reader, data: _C.WeakKey(reader.object(data[1])),

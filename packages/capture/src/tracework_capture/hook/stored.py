@@ -28,11 +28,13 @@ from ..contracts import ENTRIES, EntryStore
 from ..errors import BreakGraph, GuardBuildError, SkipFrame
 from ..graph.captured import Captured, refuse_results
 from ..graph.captured_call import CapturedCall
+from ..graph.changed_inputs import in_modes, with_changed_inputs
 from ..guards import operators as _operators  # noqa: F401  # addresses asks it, and nothing is imported while a program is traced
 from ..guards.access import Scope, fetch
-from ..guards.addresses import Changed, Reader, Writer, digest_of_code
-from ..guards.program import program_of
-from ..guards.report import recompile_reason
+from ..guards.addresses import Asks, Changed, Reader, Writer, digest_of_code, function_of_code
+from ..guards.guard import Guard
+from ..guards.program import check_guard, program_of
+from ..guards.report import explain_failure, recompile_reason
 from ..guards.store import NotPortable, StoredCondition, StoredExpression, StoredRecord
 from ..options import CaptureOptions
 from ..own_packages import is_own_file
@@ -78,23 +80,29 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Sco
     operators = set() if captured.graph is None else check_operators(captured.graph.graph.graph)
     writer = Writer(functools.cache(functools.partial(tensor_places, program, scope)))
     writer.covers(code)
+    for guard in program.guards:
+        writer.meet(guard)
     guards = [writer.guard(guard) for guard in program.guards]
     conditions = [[str(r.condition.expr), r.condition.op, r.origin] for r in program.conditions]
+    called = [writer.object(operator) for operator in sorted(operators, key=str)]
     emitted = code_data(writer, captured.code, code, None if call is None else call.called)
     for inlined in captured.inlined:
         if id(inlined) not in writer.codes and not is_own_file(inlined.co_filename):
-            raise NotPortable(f"the code of {inlined.co_qualname}, which was traced into, is not found again")
+            function = function_of_code(inlined)
+            if function is None:
+                raise NotPortable(f"the code of {inlined.co_qualname}, which was traced into, is not found again")
+            called.append(writer.object(function))
     return writer.document(
         process=PROCESS,
         number=uuid.uuid4().hex,
         guards=guards,
-        operators=[writer.object(operator) for operator in sorted(operators, key=str)],
+        called=called,
         conditions=conditions,
         symbols={name: writer.source(source) for name, source in program.symbols.items()},
         collect=[writer.source(source) for source in program.collect],
         code=emitted,
         recipe=None if call is None else call.recipe,
-        results=[] if call is None else [call.count, call.backend],
+        results=[] if call is None else [call.count, call.backend, call.changes, call.modes],
         raising=[_inner_code(writer, raising, code, None) for raising in captured.raising_codes],
         sizes=list(history.sizes.items()),
         gaps=[(name, list(gaps.items())) for name, gaps in history.gaps.items()],
@@ -199,9 +207,9 @@ _TAKING = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags")
 def loads(data: dict[str, Any], code: types.CodeType, scope: Scope, store: EntryStore, owner: Any, history: History) -> _C.Entry:
     """The entry. Raises Changed where something is not as it was, GuardBuildError where a guard cannot be built."""
     reader = Reader(data, scope)
-    for number in data["operators"]:
+    for number in data["called"]:
         reader.object(number)
-    guards = [reader.guard(row) for row in data["guards"]]
+    guards = guards_of(reader, data["guards"], scope)
     conditions = [StoredRecord(StoredCondition(op, StoredExpression(text)), origin) for text, op, origin in data["conditions"]]
     symbols = {name: reader.source(number) for name, number in data["symbols"].items()}
     program = program_of(guards, [reader.source(number) for number in data["collect"]], conditions, symbols, code)
@@ -212,13 +220,30 @@ def loads(data: dict[str, Any], code: types.CodeType, scope: Scope, store: Entry
     return cache.entry_of(code, program, replacement, owner, has_graph=graph is not None, dead_sources=history.dead_sources)
 
 
-def graph_of(store: EntryStore, recipe: Any, count: int, backend: str) -> Any:
+def guards_of(reader: Reader, rows: list[Any], scope: Scope) -> list[Guard]:
+    """The guards. What a function of the program gives is asked for where those hold that do without it. Raises Changed."""
+    guards, later = [], []
+    for row in rows:
+        try:
+            guards.append(reader.guard(row))
+        except Asks:
+            later.append(row)
+    failure = next((f for guard in guards if (f := check_guard(guard, scope)) is not None), None) if later else None
+    if failure is not None:
+        raise Changed(explain_failure(failure))
+    reader.may_ask = True
+    return guards + [reader.guard(row) for row in later]
+
+
+def graph_of(store: EntryStore, recipe: Any, count: int, backend: str, changes: Any, modes: Any) -> Any:
     """What generated code calls. Raises Changed where it cannot be made again."""
     call = store.restore(recipe)
     if call is None:
         raise Changed("what the graph was compiled to is gone")
     takes_list = getattr(call, "__tracework_list_call__", None)
-    return _C.Scoped(takes_list or call, None, count=count, refuse=functools.partial(refuse_results, backend, count))
+    boxed = takes_list is not None or getattr(call, "__tracework_boxed__", False)
+    call = in_modes(with_changed_inputs(takes_list or call, changes, boxed), modes)
+    return _C.Scoped(call, None, count=count, refuse=functools.partial(refuse_results, backend, count))
 
 
 def code_of(reader: Reader, data: dict[str, Any], frame_code: types.CodeType, graph: Any) -> types.CodeType:

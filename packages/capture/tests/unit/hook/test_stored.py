@@ -20,9 +20,12 @@ from tracework_capture.contracts import ENTRIES, RECIPE, SYMBOLIC_SIZES
 from tracework_capture.hook import compile_frame, stored
 
 PROGRAM = """
+import collections
 import dataclasses
 import enum
+import functools
 import inspect
+import numpy
 import torch
 
 SCALE = 2
@@ -127,6 +130,68 @@ def broken(x):
         pass
     return torch.relu(x), shown, (lambda: x.sum())()
 
+Pair = collections.namedtuple("Pair", "left right")
+class Flags(enum.IntFlag):
+    A = 1; B = 2; C = 4
+both = Flags.A | Flags.B
+
+class Passed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.flags, self.pair = both, Pair(2, 3)
+    @functools.cached_property
+    def scale(self):
+        return 5
+    def forward(self, x):
+        pair = Pair(x, self.pair.right)
+        return pair.left * pair.right * self.scale + (7 if self.flags & Flags.B else 8)
+
+def passes(x):
+    return Passed().forward(x)
+
+@functools.lru_cache(None)
+def number_of(n):
+    return n + 10
+
+@functools.lru_cache(None)
+def parts_of(n):
+    return (n, (n + 1, 2.5))
+
+@functools.lru_cache(None)
+def table_of(n):
+    return torch.arange(n) * 2.0
+
+@functools.cache
+def table_again(n):
+    return table_of(n)
+
+def remembering(x):
+    one, (two, three) = parts_of(4)
+    return x * number_of(3) * one * two * three + table_of(4) + (table_again(4) if both else x)
+
+def chained(by):
+    def decorate(function):
+        def inner(*args):
+            return function(*args) * by
+        return inner
+    return decorate
+
+@functools.lru_cache(None)
+@chained(3)
+def tripled(n):
+    return n + 1
+
+class Wrapped:
+    @chained(5)
+    def times(self, x):
+        return x * 2
+
+def decorated(x):
+    return Wrapped().times(x) * tripled(2)
+
+def arrays(x):
+    return x * float(numpy.sqrt(16.0))
+
 model = Model()
 """
 
@@ -213,6 +278,10 @@ RUNS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "fields": lambda module: module.of_fields,
     "signed": lambda module: module.signed,
     "plain": lambda module: module.Plain().forward,
+    "passed": lambda module: module.passes,
+    "remembering": lambda module: module.remembering,
+    "decorated": lambda module: module.decorated,
+    "arrays": lambda module: module.arrays,
 }
 
 
@@ -301,6 +370,27 @@ CHANGES = {
     "a builtin": Change("uses", does=lambda m: setattr(builtins, "pow", lambda *a: 2)),
     "a builtin, shadowed": Change("uses", does=lambda m: setattr(m, "pow", lambda *a: 2)),
     "nothing, builtins": Change("uses", served=True),
+    "nothing, flags and named tuples": Change("passed", served=True),
+    "the value of a flag": Change("passed", old="A = 1; B = 2; C = 4", new="A = 1; B = 8; C = 4"),
+    "flags": Change("passed", old="Flags.A | Flags.B", new="Flags.A | Flags.C"),
+    "the fields of a named tuple": Change("passed", old='"left right"', new='"right left"'),
+    "a cached property": Change("passed", old="return 5", new="return 6"),
+    "what a cached property becomes": Change("passed", old="@functools.cached_property", new="@property"),
+    "nothing, what is remembered": Change("remembering", served=True),
+    "a remembered number": Change("remembering", old="return n + 10", new="return n + 11"),
+    "how a number is remembered": Change("remembering", old="return n + 10", new="return 10 + n"),
+    "a remembered tuple": Change("remembering", old="(n + 1, 2.5)", new="(n + 1, 3.5)"),
+    "a remembered tensor": Change("remembering", old="torch.arange(n) * 2.0", new="torch.arange(n) * 3.0"),
+    "a remembered dtype": Change("remembering", old="torch.arange(n) * 2.0", new="torch.arange(n).double()"),
+    "two remembered tensors": Change("remembering", old="return table_of(n)", new="return table_of(n) + 1"),
+    "who remembers no more": Change("remembering", old="@functools.cache\n", new=""),
+    "who remembers, replaced": Change("remembering", does=lambda m: setattr(m, "number_of", lambda n: 100)),
+    "nothing, decorators": Change("decorated", served=True),
+    "a decorator": Change("decorated", old="function(*args) * by", new="function(*args) + by"),
+    "what a decorator is given": Change("decorated", old="@chained(5)", new="@chained(6)"),
+    "a decorated method": Change("decorated", old="return x * 2\n\ndef decorated", new="return x * 4\n\ndef decorated"),
+    "a decorated function": Change("decorated", old="def tripled(n):\n    return n + 1", new="def tripled(n):\n    return n + 2"),
+    "nothing, arrays": Change("arrays", served=True),
     "the default dtype": Change(does=lambda m: torch.set_default_dtype(torch.float64)),
     "sizes": Change(argument=torch.arange(5.0)),
     "a dtype": Change(argument=X.double()),
@@ -374,7 +464,6 @@ NOT_STORED = {
     "a marked function": "return x + told()",
     "an operator of the program's": "return torch.ops.stored_entries.shift(x)",
     "an operator behind a write": "global written; written = x; return torch.ops.stored_entries.made(x) + 1",
-    "code that tracing runs": "return x + remembered(3)",
     "a hash": "return x + hash('a') % 7",
     "a method for hashes": "return x + 'a'.__hash__() % 7",
     "a number of an object": "return x + id(factor) % 7",
@@ -387,7 +476,6 @@ NOT_STORED = {
 }
 OTHERS = """
 import abc
-import functools
 import tracework_capture as capture
 class One: pass
 class Abstract(abc.ABC): pass
@@ -395,9 +483,6 @@ Abstract.register(One)
 @capture.assume_constant_result
 def told():
     return 1
-@functools.lru_cache
-def remembered(n):
-    return n + 1
 def refused(x):
     {}
 """

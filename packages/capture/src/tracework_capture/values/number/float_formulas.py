@@ -9,7 +9,6 @@ an int are here where their range alone does not tell that Python can compute th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ from tracework_primops.symbols import Expr
 from ...formulas import ERRORS, formula_function, int_of_formula
 from ...graph.builder import GraphBuilder
 from ...graph.inputs import symbolic_int
+from ...guards.answers import answer_to
 from ...guards.kinds import MOST_RELATED
 from ...sources import ComputedInt, Source, TensorStride
 from ..protocol.constant import ConstantValue
@@ -65,23 +65,6 @@ class Formula:
             return error.with_traceback(None)  # it would hold the frames that hold it, and with them the program's
 
 
-class Answer:
-    """A guard's predicate: a formula has the value that it had while tracing."""
-
-    def __init__(self, text: str, names: str, kinds: tuple[type, ...], expected: bool) -> None:
-        self.function, self.kinds, self.expected = formula_function(text, names), kinds, expected
-        self.__doc__ = f"{text} is {expected}"
-
-    def __call__(self, *numbers: Any) -> bool:
-        try:
-            return tuple(map(type, numbers)) == self.kinds and self.function(*numbers) == self.expected
-        except ERRORS:
-            return False
-
-
-_answer = functools.lru_cache(maxsize=1000, typed=True)(Answer)  # one object for each, so that a guard is recorded once
-
-
 def formula_of(template: str, *operands: Value) -> Formula | None:
     """The formula of `template`, in which each {} is an operand: formulas, and numbers; None for others."""
     parts = [_text_of(operand) for operand in operands]
@@ -122,7 +105,7 @@ def answer(frame: Frame, template: str, *operands: Value) -> bool | None:
     if formula is None or type(found) is not bool:
         return None
     sources = tuple(number.source for number in formula.numbers)
-    holds = _answer(formula.text, formula.names, tuple(type(number.value) for number in formula.numbers), found)
+    holds = answer_to(formula.text, formula.names, tuple(type(number.value) for number in formula.numbers), found)
     if len(sources) == 1:
         frame.guard("PREDICATE", *sources, holds)
     else:
@@ -133,7 +116,7 @@ def answer(frame: Frame, template: str, *operands: Value) -> bool | None:
 def answer_of(frame: Frame, text: str, name: str, source: Source, number: Any) -> bool:
     """The bool of a formula over one number, at `source`, which holds of the calls of this entry."""
     found: bool = formula_function(text, name)(number)
-    frame.guard("PREDICATE", source, _answer(text, name, (type(number),), found))
+    frame.guard("PREDICATE", source, answer_to(text, name, (type(number),), found))
     return found
 
 
@@ -144,7 +127,7 @@ def computed_by_python(frame: Frame, template: str, *operands: Value) -> Value |
     if formula is None or type(number) is not float:
         return None
     answer(frame, f"type({template}) is float", *operands)
-    node = frame.graph.computed_input(formula.text, [n.node for n in formula.numbers], formula.function, number)
+    node = frame.graph.computed_input(formula.text, [n.node for n in formula.numbers], formula.names, number)
     return make.float(node, number, frozenset().union(*(v.roots for v in operands if not v.is_constant())), formula=formula)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from torch import fx
 from tracework_primops.symbols import Condition, FloatExpr, FloatNode, as_quotient
 
-from ...formulas import formula_function
 from ...graph.builder import GraphBuilder
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.constant import ConstantValue
@@ -50,7 +49,7 @@ class SizeFloat(FloatValue):
         symbols = sorted({s for size, _ in self.roots for s in size.free_symbols}, key=str)
         text = python_text(self.formula)
         nodes = [self.graph.size_node(symbol) for symbol in symbols]
-        return self.graph.computed_input(text, nodes, formula_function(text, ", ".join(map(str, symbols))), self.hint)
+        return self.graph.computed_input(text, nodes, ", ".join(map(str, symbols)), self.hint)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         made = None if self.known else combined(frame, op.rstrip("="), self, other, reverse)

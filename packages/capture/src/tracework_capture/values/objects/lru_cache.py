@@ -9,25 +9,24 @@ from __future__ import annotations
 import logging
 import math
 import types
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from ...atoms import ATOM_TYPES
+from ...atoms import ATOM_TYPES, is_atom
 from ...errors import NotPlain
 from ...graph.checks import written_inputs
 from ...guards.classes import lookup_class
 from ...guards.guard import payload_key
-from ...guards.kinds import same_constant
+from ...guards.remembered import Remembered
 from ...signals import let_through
 from ...sources import Attr, Const, Source
 from ..number.size_floats import SizeFloat
 from ..number.symint import SymNumber
 from ..plain.sequence import TupleValue
 from ..protocol.binding import CONTAINERS
-from ..protocol.constant import ConstantValue, called_there, force_plain, is_atom, plain
+from ..protocol.constant import ConstantValue, force_plain, placed_call, plain
 from ..protocol.keys import typed_key
 from ..protocol.user_keys import globals_read, is_pure
 from ..protocol.value import EXISTING, Frame, SymbolicRaise, Value
@@ -46,50 +45,6 @@ OF_MEMORY = ("cache_info", "cache_clear")
 """Methods that tell of what was asked before, or forget it."""
 
 _BY_IDENTITY = {"__hash__": object.__hash__, "__eq__": object.__eq__}
-
-
-class Remembered:
-    """it gives what it gave while tracing"""
-
-    runs_program = True
-
-    def __init__(self, disabled: Callable[[Any], Callable[..., Any]], function: Callable[..., Any]) -> None:
-        self.disabled = disabled
-        self.calls: list[
-            tuple[list[Any], dict[str, Any], Any]
-        ] = []  # (args, kwargs, result) in the program's order, which says what is forgotten next
-        self.function = weakref.ref(function)
-        self.counts = None  # what the function counted until tracing had asked it for the last time, until the guard was asked
-
-    def number_with(self, args: list[Any], kwargs: dict[str, Any]) -> int:
-        """Of different calls, this one too."""
-        return len(
-            {(payload_key(a), payload_key([*k.items()])) for a, k in [*((a, k) for a, k, _ in self.calls), (args, kwargs)]}
-        )
-
-    def record_call(self, function: Any, args: list[Any], kwargs: dict[str, Any], found: Any) -> None:
-        """Notes a call that tracing made."""
-        self.calls.append((args, kwargs, found))
-        self.counts = function.cache_info()
-
-    def is_as_traced(self, function: Any) -> bool:
-        """Whether nobody asked the function since tracing did, which stands for the calls of this run."""
-        counts, self.counts = self.counts, None
-        return counts is not None and function is self.function() and function.cache_info() == counts
-
-    def __call__(self, function: Any) -> bool:
-        if self.is_as_traced(function):
-            return True
-        remembered = self.disabled(function)
-        for args, kwargs, expected in self.calls:
-            try:
-                found = remembered(*args, **kwargs)
-            except Exception as error:  # the program meets it where it calls the function
-                let_through(error)
-                return False
-            if not (same_constant(found, expected) if is_atom(expected) else found is expected):
-                return False
-        return True
 
 
 class CachedFunction(RowValue):
@@ -158,7 +113,7 @@ class CachedFunction(RowValue):
         answers = frame.plan.answers
         if key not in answers:
             try:
-                answers[key] = called_there(frame, self.fn, *known, **by_name), known, by_name
+                answers[key] = placed_call(frame, self.fn, *known, **by_name), known, by_name
             except Exception as error:
                 let_through(error)
                 return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises {type(error).__name__}")
@@ -166,7 +121,7 @@ class CachedFunction(RowValue):
         if not is_atom(found):
             self.fix(frame)
         if remembered is None:
-            remembered = frame.queries.remembered[id(self.fn)] = Remembered(frame.services.call_disabled, self.fn)
+            remembered = frame.queries.remembered[id(self.fn)] = Remembered(self.fn)
             frame.guard("RELATION", self.source, (remembered, (self.source,)))
         remembered.record_call(self.fn, known, by_name, found)
         return frame.wrap(found, Const(found))

@@ -81,11 +81,6 @@ GETTERS: Registry[types.GetSetDescriptorType, Callable[[], Value]] = Registry("G
 """Attribute of torch.Tensor -> the function torch.Tensor.name.__get__."""
 
 
-def is_atom(obj: Any) -> bool:
-    """True for objects that a ConstantValue may hold."""
-    return type(obj) in ATOM_TYPES or issubclass(type(obj), enum.Enum)
-
-
 class ConstantValue(Value):
     """A Python object that is known, immutable and compared by value."""
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ... import _C
+from ...atoms import is_atom
 from ...guards.kinds import REFERENCES, weak_key
 from ...sources import Const
-from .constant import is_atom
 from .kinds import AbstractTensor, AbstractTuple
 from .make import make
 from .record_keys import RecordKey, record_key

@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from ...atoms import is_atom
 from ...guards.classes import NO_ATTRIBUTE, defines, lookup_class
-from .constant import is_atom
 
 SHAPE = ("co_code", "co_names", "co_consts", "co_varnames")
 _known: weakref.WeakKeyDictionary[type, tuple[Any, tuple[str, ...] | None]] = weakref.WeakKeyDictionary()

@@ -14,9 +14,10 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...atoms import is_atom
 from ...errors import BreakGraph
 from ...signals import let_through
-from .constant import fold_plain, force_plain, is_atom
+from .constant import fold_plain, force_plain
 from .operators import equal
 from .record_keys import RecordKey
 from .value import Frame, Value

@@ -17,11 +17,11 @@ from torch import fx
 from tracework_primops import FakeTensor
 
 from ... import _torch
-from ..._torch import as_subclass, make_subclass, torch_functions_are_on, torch_functions_off
+from ..._torch import as_subclass, make_subclass
 from ...graph.regions import leaf
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.guard import TensorFacts
-from ...guards.kinds import tensor_sizes
+from ...guards.subclasses import IsSubclassTensor
 from ...sources import InstanceAttr, Source
 from ..objects.construction import MODELLED_BASES
 from ..objects.function import call_own_code
@@ -67,14 +67,7 @@ def existing_subclass_tensor(frame: Frame, obj: torch.Tensor, source: Source) ->
     if obj.layout is not torch.strided:
         return frame.break_graph("tensor_layout", f"{source} has layout {obj.layout}")
 
-    def holds(value: torch.Tensor) -> bool:
-        """the tensor is as it was"""
-        if type(value) is not facts.type or not torch_functions_are_on():
-            return False
-        with torch_functions_off():
-            return tensor_sizes(value, facts) is not None
-
-    frame.guard("PREDICATE", source, holds)
+    frame.guard("PREDICATE", source, IsSubclassTensor(facts))
     node = frame.graph.tensor_input(alias, source, "tensor")
     frame.graph.aliased_inputs.add(node.name)
     value = SubclassTensorValue(node, node.meta["example_value"], cls, source, obj)
