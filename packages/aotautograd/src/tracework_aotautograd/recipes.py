@@ -63,6 +63,10 @@ SYMBOLS = "tracework_primops.symbols.expr"
 """Where sizes that are no numbers have their classes."""
 
 
+MOST_NUMBERS = 1 << 16
+"""Of a tensor that a graph has for a constant: those that the program writes out."""
+
+
 class NotData(ValueError):
     """What JSON data cannot say."""
 
@@ -337,6 +341,10 @@ def to_data(value: Any) -> Any:
         return ["torch", str(value).removeprefix("torch.")]
     if kind is torch.device:
         return ["device", str(value)]
+    if kind is torch.Tensor and value.layout is torch.strided and value.device.type == "cpu" and value.numel() <= MOST_NUMBERS:
+        if value.is_contiguous() and not (value.requires_grad or value.is_conj() or value.is_neg()):
+            numbers = value.reshape(-1).view(torch.uint8)
+            return ["tensor", to_data(value.dtype), to_data(tuple(value.shape)), bytes(numbers.tolist()).hex()]
     if kind is _torch.OpOverload and value.namespace == "aten":
         return ["operator", value.__name__]
     raise NotData(f"{kind.__name__} {value!r}")
@@ -363,6 +371,9 @@ def from_data(data: Any) -> Any:
             return parts[0]  # wrappers ask whether it is a number
         case "torch":
             return getattr(torch, parts[0])
+        case "tensor":
+            dtype, shape, numbers = from_data(parts[0]), from_data(parts[1]), bytearray.fromhex(parts[2])
+            return (torch.frombuffer(numbers, dtype=dtype) if numbers else torch.empty(0, dtype=dtype)).reshape(shape).clone()
         case "device":
             return torch.device(parts[0])
     packet, _, overload = parts[0].partition(".")

@@ -1,6 +1,7 @@
 """A recipe, through JSON, makes what aot_compile gave."""
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -40,5 +41,14 @@ def test_signatures_are_data():
     info = OutputInfo(OutputKind.BASE_VIEW, 0, (step,), constant=[1.5, torch.device("cpu")])
     signature = Signature((InputInfo("x", InputKind.TENSOR),), (info,), 2, places=((0, 1, 2),))
     assert from_data(json.loads(json.dumps(to_data(signature)))) == signature
-    with pytest.raises(NotData):
-        to_data(ViewStep(torch.add, ()))
+    for refused in (ViewStep(torch.add, ()), torch.ones(2, 3).t(), torch.ones(1 << 17), torch.ones(2, requires_grad=True)):
+        with pytest.raises(NotData):
+            to_data(refused)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.int64, torch.complex64], ids=str)
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)], ids=str)
+def test_constants_are_data(shape, dtype):
+    tensor = torch.arange(6)[: math.prod(shape)].reshape(shape).to(dtype)
+    again = from_data(json.loads(json.dumps(to_data(tensor))))
+    assert torch.equal(again, tensor) and (again.dtype, again.stride()) == (dtype, tensor.stride())

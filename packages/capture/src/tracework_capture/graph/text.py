@@ -12,6 +12,7 @@ Graphs of their own that nodes call, the halves of an autograd.Function, follow 
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import operator
 import textwrap
@@ -39,8 +40,11 @@ PART = "part."
 """In front of the number of what a node calls that has graphs of its own."""
 
 
-def print_captured(graph: fx.Graph) -> str:
-    """The text of a captured graph. Raises ParseError where it would not read back: it calls what is not found by its name."""
+def print_captured(graph: fx.Graph, with_data: bool = False) -> str:
+    """The text of a captured graph. Raises ParseError where it would not read back: it calls what is not found by its name.
+
+    with_data: also of one with nodes that depend on data, which the text does not say of them.
+    """
     names = {node: node.name for node in graph.nodes}
     lines: list[str] = []
     calls: list[CapturedCall] = []
@@ -50,7 +54,7 @@ def print_captured(graph: fx.Graph) -> str:
             returned = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
             lines.append("return " + ", ".join(print_value(v, names) for v in returned))
             continue
-        if node.meta.get("data_dependent") or node.meta.get("of_history"):
+        if node.meta.get("of_history") or node.meta.get("data_dependent") and not with_data:
             raise ParseError(f"%{node.name} depends on data or on the history of a tensor, for which a text has no form")
         spec = node.meta["spec"] if "spec" in node.meta else spec_of(node.meta.get("example_value"))
         symbols |= _symbols(spec)
@@ -203,6 +207,8 @@ def name_of(node: fx.Node) -> str:
         raise ParseError(f"%{node.name} is a {node.op}, which has no text")
     if isinstance(node.target, (Wrap, Unwrap, Construct)):
         raise ParseError(f"%{node.name} is of a tensor of a wrapper subclass, whose code a text does not have")
+    if getattr(node.target, "__module__", None) == builtins.__name__:  # getattr, for one
+        return f"{builtins.__name__}.{node.target.__name__}"
     try:
         return qualified_name(node.target)
     except (AttributeError, RuntimeError) as error:

@@ -446,14 +446,6 @@ def object_at(address: list[Any]) -> Any:
         if not issubclass(type(found), type):
             raise Changed(f"{module}.{path} is no class")
         return attributes_of(found).get(rest[0])
-    if kind == "method":
-        found = _bare(attributes_of(found).get(rest[0])) if issubclass(type(found), type) else None
-        try:
-            if type(found) is types.FunctionType and digest_of_function(found) == rest[1]:
-                return found
-        except NotPortable as error:
-            raise Changed(str(error)) from error
-        raise Changed(f"{module}.{path}.{rest[0]} is not what it was")
     if kind == "flags":
         found = _flags_of(found, rest[0])
     if kind == "member":
@@ -467,9 +459,25 @@ def object_at(address: list[Any]) -> Any:
     return found
 
 
-def _bare(static: Any) -> Any:
-    """The function in a method."""
-    return static.__func__ if type(static) in (staticmethod, classmethod) else static
+def _parts_of(static: Any) -> dict[str, Any]:
+    """What a class has under a name where that is a method or the like, and the functions in it by their attributes there."""
+    parts = {name: getattr(static, name) for name in _METHOD_PARTS.get(type(static), ())}
+    functions = {name: part for name, part in parts.items() if type(part) is types.FunctionType}
+    return functions | {"": static} if type(static) in _METHOD_PARTS else {}
+
+
+_METHOD_PARTS: dict[type, tuple[str, ...]] = {
+    types.FunctionType: (),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.cached_property: ("func",),
+    property: ("fget", "fset", "fdel"),
+}
+
+
+def _names_of_class(cls: type) -> list[str]:
+    """What identifies a class where guards find it, as they see what it does."""
+    return [module_of(cls), type.__dict__["__qualname__"].__get__(cls)]
 
 
 def _flags_of(cls: Any, value: int) -> Any:
@@ -522,7 +530,8 @@ class Writer:
         self.objects: list[Any] = []
         self._numbers: dict[Any, int] = {}
         self._objects: dict[int, tuple[Any, int]] = {}
-        self._methods: dict[int, tuple[type, str]] = {}
+        self._methods: dict[int, tuple[type, str, str]] = {}
+        self._classes: dict[int, tuple[Source, int]] = {}
         self._given: dict[int, tuple[Guard, int]] = {}
         self.codes: dict[int, types.CodeType] = {}
         """The codes whose digests are written, by id."""
@@ -585,10 +594,14 @@ class Writer:
         try:
             address = address_of(obj)
         except NotPortable:
-            if id(obj) not in self._methods:
+            if id(obj) in self._methods:
+                cls, *names = self._methods[id(obj)]
+                address = ["method", self.object(cls), *names, digest_of_attribute(obj)]
+            elif id(obj) in self._classes:
+                where, index = self._classes[id(obj)]
+                address = ["type", self.source(where), index, *_names_of_class(obj)]
+            else:
                 raise
-            cls, name = self._methods[id(obj)]
-            address = ["method", *_class_address(cls), name, digest_of_function(obj)]
         if type(obj) is types.FunctionType:
             self.covers(obj.__code__)
         return self._add(obj, address)
@@ -619,9 +632,12 @@ class Writer:
         if guard.kind == "CLASSES":
             for _, name, owner, _ in guard.payload.found:
                 has = there(owner)
-                function = None if has is None else _bare(attributes_of(has).get(name))
-                if type(function) is types.FunctionType:
-                    self._methods.setdefault(id(function), (has, name))
+                for part, found in {} if has is None else _parts_of(attributes_of(has).get(name)).items():
+                    self._methods.setdefault(id(found), (has, name, part))
+        if guard.kind in ("TYPE", "IDENTITY") and isinstance(cls := there(guard.payload), type):
+            order = [cls] if guard.kind == "IDENTITY" else type.__dict__["__mro__"].__get__(cls)
+            for index, base in enumerate(order):
+                self._classes.setdefault(id(base), (guard.source, -1 if guard.kind == "IDENTITY" else index))
         if guard.kind == "RELATION" and isinstance(guard.payload[0], Predicate):
             for place, given in enumerate(guard.payload[0].gives()):
                 self._given.setdefault(id(given), (guard, place))
@@ -685,8 +701,7 @@ class Writer:
 
     def _covers_functions_of(self, static: Any) -> None:
         """A method's code is written by its digest."""
-        parts = (static.fget, static.fset, static.fdel) if type(static) is property else (getattr(static, "__func__", static),)
-        for part in parts:
+        for part in _parts_of(static).values():
             if type(part) is types.FunctionType:
                 self.covers(part.__code__)
 
@@ -720,7 +735,8 @@ class Reader:
         self.may_ask = False
         """Whether functions of the program may be called, which only is where all else holds."""
         self._predicates: dict[tuple[int, str], Any] = {}
-        self._given: dict[int, int] = {}
+        self._apart: dict[int, int] = {}
+        """The numbers of objects whose addresses may be of the same one."""
 
     def source(self, number: int) -> Source:
         """The source of a number."""
@@ -741,14 +757,10 @@ class Reader:
         found = self._objects[number]
         if found is _NOT_YET:
             address = self._addresses[number]
-            if address[0] == "given":
-                found = self._predicate(address[2], address[1]).gives()[address[3]]
-                if self._given.setdefault(id(found), number) != number:
-                    raise Changed("two functions remember one object")
-            elif address[0] == "tensor":
-                found = self._tensor_at(self.source(address[1]))
-            else:
-                found = self._found_at(self.source(address[1]), address[2:]) if address[0] == "found" else object_at(address)
+            find = _FINDERS.get(address[0])
+            found = object_at(address) if find is None else find(self, *address[1:])
+            if address[0] in _APART and self._apart.setdefault(id(found), number) != number:
+                raise Changed("two objects are one")
             self._objects[number] = found
         return found
 
@@ -802,17 +814,44 @@ class Reader:
             let_through(error)
             raise Changed(f"{source} is not there") from error
 
-    def _tensor_at(self, source: Source) -> torch.Tensor:
+    def given_by(self, number: int, predicate: list[Any], place: int) -> Any:
+        """What a predicate gives."""
+        return self._predicate(predicate, number).gives()[place]
+
+    def class_at(self, number: int, index: int, *names: str) -> Any:
+        """The class of what is at a source, one of its bases, or what is there."""
+        found = self._at(self.source(number))
+        order = (*type.__dict__["__mro__"].__get__(type(found)), found)
+        cls: Any = order[index] if index < len(order) else None
+        if not issubclass(type(cls), type) or tuple(_names_of_class(cls)) != names:
+            raise Changed(f"{self.source(number)} is of another class")
+        return cls
+
+    def method_of(self, cls: int, name: str, part: str, digest: str) -> Any:
+        """What a class has under a name, or a function in it."""
+        found = _parts_of(attributes_of(self.object(cls)).get(name)).get(part)
+        try:
+            if found is not None and digest_of_attribute(found) == digest:
+                return found
+        except NotPortable as error:
+            raise Changed(str(error)) from error
+        raise Changed(f"{self.object(cls).__qualname__}.{name} is not what it was")
+
+    def tensor_at(self, number: int) -> torch.Tensor:
+        """The tensor at a source."""
+        source = self.source(number)
         found = self._at(source)
         if not issubclass(type(found), torch.Tensor):
             raise Changed(f"{source} is no tensor")
         tensor: torch.Tensor = found
         return tensor
 
-    def _found_at(self, source: Source, facts: list[Any]) -> Any:
+    def found_at(self, number: int, *facts: Any) -> Any:
+        """What is at a source and has no address."""
+        source = self.source(number)
         found = self._at(source)
         try:
-            if type(found) in _FOUND and facts_of(found) == facts:
+            if type(found) in _FOUND and facts_of(found) == list(facts):
                 return found
         except NotPortable as error:
             raise Changed(str(error)) from error
@@ -849,6 +888,15 @@ class Reader:
         return made.sealed()
 
 
+_FINDERS: dict[str, Callable[..., Any]] = {
+    "given": Reader.given_by,
+    "type": Reader.class_at,
+    "method": Reader.method_of,
+    "tensor": Reader.tensor_at,
+    "found": Reader.found_at,
+}
+"""Of addresses that lead from places of guards."""
+_APART = ("given", "type")
 _READERS: dict[str, Callable[[Reader, Any], Any]] = {
     "float": lambda reader, data: float.fromhex(data[1]),
     "complex": lambda reader, data: complex(float.fromhex(data[1]), float.fromhex(data[2])),

@@ -53,7 +53,11 @@ def functions(x, y):
     return (*torch.autograd.grad((Outer.apply(first) * second).sum(), x), Inner.apply(y)[0])
 
 
-PROGRAMS = (sizes_and_slices, writes, indices_and_settings, functions)
+def attributes(x, y):
+    return x.mT @ x, y.T + y.data, y.to(torch.complex64).mH.real
+
+
+PROGRAMS = (sizes_and_slices, writes, indices_and_settings, functions, attributes)
 
 
 def graph_of(function, *inputs):

@@ -20,6 +20,7 @@ from tracework_capture.contracts import ENTRIES, RECIPE, SYMBOLIC_SIZES
 from tracework_capture.hook import compile_frame, stored
 
 PROGRAM = """
+import torch.nn.utils.parametrize
 import collections
 import dataclasses
 import enum
@@ -189,6 +190,34 @@ class Wrapped:
 def decorated(x):
     return Wrapped().times(x) * tripled(2)
 
+def classes_of(n, by):
+    class Inner:
+        factor = 3
+        def times(self, x):
+            return x * self.factor * by
+    class Outer(Inner, torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            torch.nn.utils.parametrize.register_parametrization(self.linear, "weight", Half())
+        @property
+        def n(self):
+            return n
+        def forward(self, x):
+            return self.linear(self.times(x)) + self.n + isinstance(self, Inner)
+    return Outer
+
+class Half(torch.nn.Module):
+    def forward(self, weight):
+        return weight / 2
+
+class One(classes_of(3, 1)): pass
+Other = classes_of(3, 1)
+two = (One(), Other())
+
+def compared(x):
+    return x + (2 if type(two[0]) is type(two[1]) else 3)
+
 def arrays(x):
     return x * float(numpy.sqrt(16.0))
 
@@ -282,6 +311,8 @@ RUNS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "remembering": lambda module: module.remembering,
     "decorated": lambda module: module.decorated,
     "arrays": lambda module: module.arrays,
+    "local": lambda module: module.classes_of(2, 5)().forward,
+    "compared": lambda module: module.compared,
 }
 
 
@@ -390,6 +421,24 @@ CHANGES = {
     "what a decorator is given": Change("decorated", old="@chained(5)", new="@chained(6)"),
     "a decorated method": Change("decorated", old="return x * 2\n\ndef decorated", new="return x * 4\n\ndef decorated"),
     "a decorated function": Change("decorated", old="def tripled(n):\n    return n + 1", new="def tripled(n):\n    return n + 2"),
+    "nothing, local classes": Change("local", served=True),
+    "a local class's attribute": Change("local", old="factor = 3", new="factor = 4"),
+    "a local class's method": Change("local", old="x * self.factor * by", new="x * by / self.factor"),
+    "what a local class closes over": Change(
+        "local", old="return n\n        def forward", new="return n\n        x = by\n        def forward"
+    ),
+    "a local class's base": Change(
+        "local", old="class Outer(Inner,", new="class Between(Inner): factor = 9\n    class Outer(Between,"
+    ),
+    "a local class's property": Change("local", old="return n\n        def forward", new="return -n\n        def forward"),
+    "a parametrization": Change("local", old="weight / 2", new="weight / 4"),
+    "no parametrization": Change(
+        "local", old='torch.nn.utils.parametrize.register_parametrization(self.linear, "weight", Half())', new=""
+    ),
+    "nothing, two classes": Change("compared", served=True),
+    "two classes that are one": Change(
+        "compared", old="class One(classes_of(3, 1)): pass\nOther = classes_of(3, 1)", new="One = Other = classes_of(3, 1)"
+    ),
     "nothing, arrays": Change("arrays", served=True),
     "the default dtype": Change(does=lambda m: torch.set_default_dtype(torch.float64)),
     "sizes": Change(argument=torch.arange(5.0)),
