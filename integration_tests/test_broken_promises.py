@@ -184,21 +184,23 @@ def writes(x, y):
     return x + y
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("raises", [False, True])
-def test_an_operator_that_writes_to_what_it_says_it_reads(raises):
+def test_an_operator_that_writes_to_what_it_says_it_reads(raises, backend):
     """It is named with its argument, once, in a warning; with torch's setting for tests in an error."""
     import torch._functorch.config as settings
 
+    name = f"writes_{backend}_{raises}"
     with (
         settings.patch(error_on_custom_op_aliasing=raises),
         torch.library._scoped_library("tracework_lies", "FRAGMENT") as library,
     ):
-        library.define(f"writes_{raises}(Tensor x, Tensor y) -> Tensor")
-        library.impl(f"writes_{raises}", writes, "CPU")
-        torch.library.register_fake(f"tracework_lies::writes_{raises}", lambda x, y: torch.empty_like(x), lib=library)
-        operator = getattr(torch.ops.tracework_lies, f"writes_{raises}").default
-        compiled = tracework.compile(lambda x, y: operator(x.sin(), y) * 2)
-        message = rf"tracework_lies::writes_{raises} writes to its argument 'y'"
+        library.define(f"{name}(Tensor x, Tensor y) -> Tensor")
+        library.impl(name, writes, "CPU")
+        torch.library.register_fake(f"tracework_lies::{name}", lambda x, y: torch.empty_like(x), lib=library)
+        operator = getattr(torch.ops.tracework_lies, name).default
+        compiled = tracework.compile(lambda x, y: operator(x.sin(), y) * 2, backend=backend)
+        message = rf"tracework_lies::{name} writes to its argument 'y'"
         given = torch.ones(2, 3), torch.zeros(2, 3)
         with pytest.raises(RuntimeError, match=message) if raises else pytest.warns(UserWarning, match=message):
             compiled(*given)

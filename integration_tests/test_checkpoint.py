@@ -63,6 +63,23 @@ def test_values_and_gradients(fn, backend):
     check(fn, torch.randn(3, 4, requires_grad=True), backend=backend, module=model)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("draws", [True, False])
+def test_other_random_numbers_in_the_backward(draws, backend):
+    """Where states are not preserved: eager's numbers, by a break; where none are drawn, one graph."""
+
+    def fn(x):
+        function = (lambda t: torch.nn.functional.dropout(block(t), 0.5).sin()) if draws else block
+        return checkpoint(function, x, use_reentrant=False, preserve_rng_state=False)
+
+    def run(fn):
+        torch.manual_seed(3)
+        x = torch.ones(3, 4, requires_grad=True)
+        return torch.autograd.grad(fn(x).sum(), x)[0], torch.rand(3)
+
+    torch.testing.assert_close(run(tracework.compile(fn, backend=backend, fullgraph=not draws)), run(fn))
+
+
 def test_the_whole_stack():
     check(lambda x: plain(x) + reentrant(x), torch.randn(3, 4, requires_grad=True), backend="inductor", module=model)
 

@@ -56,6 +56,12 @@ WRONG_ONCE = {
     "a detached write to a leaf beside random numbers": (
         "    w0.detach().add_(1)\n    v0 = torch.nn.functional.dropout(w0, 0.5)\n    return v0, v0 * w1\n"
     ),
+    "a write with a history to what shows an input behind its back": (
+        "    v0 = w0.detach()[:1]\n    v0.mul_(w1.mean())\n    return v0, v0.sin()\n"
+    ),
+    "a write with a history to a view of an input made under no_grad": (
+        "    with torch.no_grad():\n        v0 = w0.detach()\n    v0.mul_(w1.mean())\n    return v0, v0.sin()\n"
+    ),
     "a write to an input that is a view": "    v0 = h2.sigmoid()\n    h2.t().mul_(2)\n    h2[0] = 0.5\n    return v0, h2[1:].exp()\n",
     "a view of an input that is a view is written to": "    v0 = h2.narrow(0, 0, 1)\n    v0.mul_(2)\n    return v0, v0.sin()\n",
     "an input that is a view and has views is written to": "    v0 = h2[1:]\n    h2.mul_(2)\n    return v0.sin(), h2.mean() * h1\n",

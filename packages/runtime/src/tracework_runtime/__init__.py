@@ -45,6 +45,7 @@ from tracework_runtime.observe import counters, reset_counters
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions, Settings
 from tracework_runtime.packed import packed_bytes
 from tracework_runtime.program import Program, load_program
+from tracework_runtime.promises import looked_at
 from tracework_runtime.watch import Ranges, StepTimes
 
 __all__ = [
@@ -100,6 +101,7 @@ __all__ = [
     "find_compiler",
     "load",
     "load_program",
+    "looked_at",
     "mark_step_begin",
     "open_cache",
     "package_digest",

@@ -6,7 +6,7 @@ it calls it first, and never again.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -71,6 +71,15 @@ def look_at_operators(namespace: dict[str, Any], how: str) -> None:
     own = {n: f for n, f in namespace.items() if isinstance(f, _torch.OpOverload) and f.namespace not in PROVIDED}
     for name, operator in own.items() if how != "off" else ():
         namespace[name] = FirstCall(operator, namespace, name, how == "raise")
+
+
+def looked_at(operator: Callable[..., Any], how: str) -> Callable[..., Any]:
+    """The same, with a look at its first call where it is an operator of the program; for graphs that no host program runs."""
+    namespace: dict[str, Any] = {"operator": operator}
+    look_at_operators(namespace, how)
+    if namespace["operator"] is operator:
+        return operator
+    return lambda *args, **kwargs: namespace["operator"](*args, **kwargs)
 
 
 def _named(schema: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool, bool]]:

@@ -67,15 +67,17 @@ def below_autograd() -> AbstractContextManager[object]:
     return torch._C._AutoDispatchBelowAutograd()
 
 
-def below_views(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any]:
+def below_views(
+    gm: torch.fx.GraphModule, looked_at: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda operator: operator
+) -> Callable[[list[Any]], Any]:
     """Runs a functional graph as torch's own functions run inside: neither do writes count versions nor do views know their base. The
-    program's operators, which may use autograd inside, run as they do outside."""
+    program's operators, which may use autograd inside, run as they do outside, by what `looked_at` makes of them."""
     outside = _Outside()
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     others = [n for n in graph.nodes if n.op == "call_function" and not _is_torchs_own(n.target)]
     for node in others:
-        node.target = _run_in(node.target, outside)
+        node.target = _run_in(looked_at(node.target), outside)
     run = torch.fx.GraphModule(gm, graph)
 
     def call(inputs: list[Any]) -> Any:

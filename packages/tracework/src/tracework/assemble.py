@@ -75,7 +75,8 @@ def eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
 def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """Ahead-of-time autograd, then the eager kernels of forward and backward."""
-    return _ahead_of_time(options, observe, lambda gm, spec, report: _torch.below_views(gm))
+    looked_at = functools.partial(runtime.looked_at, how=runtime_options(options).check_operators)
+    return _ahead_of_time(options, observe, lambda gm, spec, report: _torch.below_views(gm, looked_at))
 
 
 def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]:

@@ -416,8 +416,10 @@ class Trace:
             if isinstance(node, torch.autograd.function.BackwardCFunction):
                 raise Refusal("an autograd.Function gives a view that is a result of the graph", self.recorder.origin)
             node = node.next_functions[0][0] if node.next_functions else None
-        is_tracked = all(step.tracked for step in self.recorder.memory.steps(cell))  # to one made under no_grad no history leads
-        if made is not None and is_tracked and node is None and _has_history(output):
+        steps = self.recorder.memory.steps(cell)
+        is_tracked = all(step.tracked for step in steps)  # to one made under no_grad no history leads
+        is_apart = any(step.target is aten.detach.default for step in steps)
+        if (is_apart if made is None else is_tracked and node is None) and _has_history(output):
             raise Refusal(own_history, self.recorder.origin)
 
     def _steps(self, cell: Cell) -> tuple[ViewStep, ...]:

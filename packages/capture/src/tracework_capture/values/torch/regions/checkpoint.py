@@ -63,6 +63,11 @@ def checkpointed(
     if cut_off:
         set_grad(frame, True)
     nodes = region.nodes()
+    keeps_states = force_plain(frame, options["preserve_rng_state"]) if "preserve_rng_state" in options else True
+    if torch.is_grad_enabled() and not keeps_states and any(node.meta.get("draws") for node in nodes):
+        return frame.break_graph(
+            "checkpoint_effects", "the function draws random numbers, others in the backward: preserve_rng_state=False"
+        )
     name = f"{nodes[0].name} {len(nodes[0].meta.get('recompute_levels', ()))}" if nodes else ""
     for node in nodes:
         node.meta.setdefault("recompute", how)
