@@ -2,10 +2,12 @@
 placements and gradients, and equal graphs on both ranks."""
 
 import hashlib
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -21,6 +23,8 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
+from tracework_capture import DynamicDimError
+from tracework_primops.fake.distributed import open_distributed_sizes
 from tracework_runtime import counters
 
 MESH: DeviceMesh
@@ -61,12 +65,37 @@ def made_inside(d):
     )
 
 
+def rows_by_size(d):
+    return d.softmax(-1) * d.size(0) + d[1:].mean()
+
+
+def moved(d):
+    return d.redistribute(placements=[Shard(1)]).sin(), torch.cat([d, d * 2]).t().contiguous()
+
+
+def flattened(d):
+    return d.flatten() + 1, d.view(-1, 2, 3)[:2].exp()
+
+
 FUNCTIONS = [products, local, whole, sum_over_processes, replicated, asks, made_inside]
+OF_ANY_SIZE = [products, local, whole, sum_over_processes, replicated, rows_by_size, moved, flattened]
+PLACEMENTS = [Shard(0), Shard(1), Replicate()]
+ROWS = [4, 6, 10, 8, 5, 7]
+"""Numbers of rows; five and seven are not the same on both ranks."""
+APART = {
+    (flattened, Shard(1)): "rows of which each rank has a part have no open sizes when they are flattened",
+}
+"""Function and placement -> why each size is compiled by itself."""
 
 
-def run(f: Callable[..., Any], placement: Any) -> list[Any]:
+def data(placement: Any, rows: int = 4) -> Any:
+    whole = torch.arange(6.0 * rows).reshape(rows, 6) / 10
+    return distribute_tensor(whole, MESH, [placement], src_data_rank=None).requires_grad_()
+
+
+def run(f: Callable[..., Any], placement: Any, rows: int = 4) -> list[Any]:
     """Results, and the gradient."""
-    d = distribute_tensor(torch.arange(24.0).reshape(4, 6), MESH, [placement], src_data_rank=None).requires_grad_()
+    d = data(placement, rows)
     found = f(d)
     results = list(found) if isinstance(found, tuple) else [found]
     sum(plain(result, whole=True).square().sum() for result in results).backward()
@@ -171,6 +200,36 @@ def train(make: Callable[[], tuple[nn.Module, torch.Tensor]]) -> None:
         assert (loaded := counters().get("load", 0) - before) == (0 if step else 2), (make.__name__, step, loaded)
 
 
+def any_size(f: Callable[..., Any], placement: Any) -> None:
+    """The second size makes a graph for all that are shared evenly."""
+    graphs: list[Any] = []
+    compiled = tracework.compile(f, backend=lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=True)
+    for count, rows in enumerate(ROWS, 1):
+        try:
+            expected = run(f, placement, rows)
+        except RuntimeError:  # torch flattens no uneven rows
+            continue
+        check(run(compiled, placement, rows), expected, f"{f.__name__} of {placement}, {rows} rows")
+        if rows == 8:
+            apart = not open_distributed_sizes() or (f, placement) in APART
+            assert len(graphs) == (count if apart else 2), (f.__name__, placement, len(graphs))
+
+
+def marked() -> None:
+    """A mark counts for the parts of a tensor, and is refused where ranks have parts of several sizes."""
+    graphs: list[Any] = []
+    compiled = tracework.compile(rows_by_size, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)
+    for rows in (4, 6):
+        d = data(Shard(0), rows)
+        tracework.compiler.mark_dynamic(d, 0)
+        check([compiled(d)], [rows_by_size(d)], "marked")
+    assert len(graphs) == 1
+    d = data(Shard(0), 5)
+    tracework.compiler.mark_dynamic(d, 0)
+    with pytest.raises(DynamicDimError, match="its parts are of several sizes"):
+        compiled(d)
+
+
 def compare(rank: int, store: str) -> None:
     """All of it, in one of two processes."""
     global MESH
@@ -183,6 +242,13 @@ def compare(rank: int, store: str) -> None:
         for placement in (Shard(0), Replicate()):
             compiled = tracework.compile(f, backend=lambda gm, inputs: texts.append(gm.code) or gm.forward, fullgraph=True)
             check(run(compiled, placement), run(f, placement), f"{f.__name__} of {placement}, as captured")
+    for f, placement in itertools.product(OF_ANY_SIZE, PLACEMENTS):
+        any_size(f, placement)
+    if open_distributed_sizes():
+        marked()
+    compiled = tracework.compile(rows_by_size, fullgraph=True)
+    for rows in (4, 6, 8):
+        check(run(compiled, Shard(0), rows), run(rows_by_size, Shard(0), rows), f"{rows} rows")
     for f in (whole, sum_over_processes, replicated, made_inside):
         check(run(tracework.compile(f, fullgraph=True), Shard(0)), run(f, Shard(0)), f.__name__)
     for make in (columns_and_rows, sequences):

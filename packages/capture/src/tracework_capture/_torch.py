@@ -370,13 +370,25 @@ def distributed_tensor_apart(tensor: Any) -> Apart:
     return (*names, "device_mesh"), (kept.placements, kept.tensor_meta, kept.shard_order, requires_grad)
 
 
-def distributed_tensor_together(cls: Any, parts: dict[str, Any], context: Any, sizes: Any, strides: Any) -> torch.Tensor:
-    """A DTensor of what `distributed_tensor_apart` gives."""
-    if not MESHES_ARE_PARTS:
-        placements, facts, _, requires_grad = context  # the order is that of the placements there
-        kept = types.SimpleNamespace(mesh=parts.pop("device_mesh"), placements=placements, tensor_meta=facts)
-        context = kept, requires_grad
-    return cls.__tensor_unflatten__(parts, context, sizes, strides)  # type: ignore[no-any-return]
+def distributed_tensor_together(
+    cls: Any,
+    local: torch.Tensor,
+    mesh: Any,
+    placements: Any,
+    order: Any,
+    facts: tuple[Any, Any, torch.dtype],
+    requires_grad: bool,
+) -> torch.Tensor:
+    """A DTensor. order: of the dims of the mesh that share a dim, None where the placements say it. facts: its sizes, strides and dtype."""
+    spec: Any = sys.modules["torch.distributed.tensor._dtensor_spec"]
+    sizes, strides, dtype = facts
+    meta = spec.TensorMeta(shape=torch.Size(sizes), stride=tuple(strides), dtype=dtype)
+    word = "use_strided_shard_as_shard_order"
+    told: dict[str, Any] = {"shard_order": order} if MESHES_ARE_PARTS else {}  # before, it is that of the placements
+    if order is not None and word in spec.DTensorSpec.__dataclass_fields__:
+        told[word] = False
+    made: torch.Tensor = cls(local, spec.DTensorSpec(mesh, placements, tensor_meta=meta, **told), requires_grad=requires_grad)
+    return made
 
 
 def placements_of_gradient(placements: Any) -> Any:

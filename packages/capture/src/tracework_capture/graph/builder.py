@@ -22,7 +22,7 @@ from ..sources import Const, Source
 from .changed_inputs import TYPE_DTYPES, number_tensor
 from .checks import isolate_node
 from .constant_data import learn, numbers_alone, with_numbers
-from .distributed import Masks, refuse_draws
+from .distributed import Masks, fix_sizes, refuse_draws
 from .handlers import is_managed, is_swallowed
 from .settings import guard_choices, with_defaults
 from .sizes import UnspecialisedNumbers, bind_sizes, expression_node
@@ -325,6 +325,8 @@ class GraphBuilder:
             if type(error).__name__ == "GuardOnUnbackedError":
                 raise BreakGraph("unbacked_condition", str(error)) from error
             log.debug("%s failed on fakes", target, exc_info=True)
+            if self.masks is not None and self.symbols is not None and self.symbols.has_symbols:
+                fix_sizes(frame)  # how it is distributed may be a question that symbols do not answer
             raise BreakGraph("fake_failed", f"{getattr(target, '__name__', target)}: {type(error).__name__}: {error}") from error
 
 

@@ -14,8 +14,15 @@ import torch
 
 from .. import _torch
 from ..errors import BreakGraph
+from ..plan import Again, Learnt
 
-__all__ = ["Masks", "refuse_draws"]
+__all__ = ["Masks", "fix_sizes", "refuse_draws"]
+
+
+def fix_sizes(frame: Any) -> None:
+    """Captures the frame again with numbers for all sizes, if it was not yet."""
+    if not frame.plan.learnt.fixed_sizes:
+        raise Again("sizes_fixed", Learnt(fixed_sizes=True))
 
 
 class Masks:

@@ -46,6 +46,8 @@ class Inputs:
     """Symbol -> the source and dim that were opened on a guess."""
     groups: dict[str, Any] = field(default_factory=dict)
     """Name of a group of equal sizes -> its first symbol."""
+    marks: dict[Source, DimMarks] = field(default_factory=dict)
+    """Those of parts of tensors, which the whole has."""
     specialised: dict[fx.Node, set[str]] = field(default_factory=dict)
     """Inputs whose data was taken as it is -> where to note a write (graph.specialised)."""
 
@@ -190,7 +192,7 @@ def dynamic_dims(frame: Frame, tensor: torch.Tensor, source: Source, role: str) 
 
 def marks_at(frame: Frame, tensor: torch.Tensor, source: Source) -> DimMarks:
     """The marks of a tensor, and what the compile call declared of its shape. Raises ControlMisuse for another shape."""
-    marks = marks_of(tensor)
+    marks = frame.inputs.marks.get(source) or marks_of(tensor)
     if frame.options.unbacked_sources:
         marks = replace(marks, unbacked=marks.unbacked | frame.options.unbacked_dims(str(source), tuple(tensor.shape)))
     if frame.inputs.shapes is None:

@@ -205,6 +205,13 @@ class Structure:
         strides = torch.empty(structure.sizes, device="meta").stride()
         return replace(self, sizes=structure.sizes, strides=strides)
 
+    def shares(self, sizes: Sequence[int]) -> tuple[int | None, ...]:
+        """How many times as large as a part of these sizes a tensor is, in each dim; None where that is otherwise for other sizes."""
+        same = len(sizes) == len(self.sizes)
+        return tuple(
+            size // sizes[dim] if same and sizes[dim] and size % sizes[dim] == 0 else None for dim, size in enumerate(self.sizes)
+        )
+
     def parts(self, tensor: Any) -> list[torch.Tensor]:
         """The plain tensors that it is made of."""
         found: list[torch.Tensor] = []
@@ -228,19 +235,17 @@ class Structure:
 
 
 class DistributedStructure(Structure):
-    """That of a DTensor, which keeps tuples that nobody changes: placements first, then sizes and strides. A gradient may be distributed
+    """That of a DTensor, which keeps placements, an order and what the structure has: sizes, strides, a dtype. A gradient may be distributed
     otherwise than the tensor."""
 
     apart = staticmethod(_torch.distributed_tensor_apart)
 
-    def made_of(self, parts: dict[str, Any]) -> torch.Tensor:
-        return _torch.distributed_tensor_together(self.cls, parts, self.context.fresh(), self.sizes, self.strides)
-
     @staticmethod
     def context_of(context: Any) -> Context:
-        if any(hasattr(placement, "mask_buffer") for placement in context[0]):
+        placements, _, order, _ = context
+        if any(hasattr(placement, "mask_buffer") for placement in placements):
             raise Incomparable("a mask")
-        return Context(context)
+        return Context((placements, order))
 
     @property
     def placements(self) -> Any:
@@ -248,16 +253,29 @@ class DistributedStructure(Structure):
 
     @property
     def keeps(self) -> Callable[[Any], bool]:
-        return self.context.fresh().__eq__  # type: ignore[no-any-return]  # of a tuple
+        placements, order = self.context.fresh()
+        return lambda kept: kept[0] == placements and kept[2] == order
 
     def keeps_like(self, other: Structure) -> bool:
         return bool(self.placements == other.context.fresh()[0])
 
+    def made_of(self, parts: dict[str, Any]) -> torch.Tensor:
+        (local, mesh), (placements, order) = parts.values(), self.context.fresh()
+        facts = self.sizes, self.strides, self.dtype
+        return _torch.distributed_tensor_together(self.cls, local, mesh, placements, order, facts, self.requires_grad)
+
     @functools.cached_property
     def of_gradient(self) -> Structure:
-        placements, meta, order, _ = self.context.fresh()
-        context = Context((_torch.placements_of_gradient(placements), meta, order, False))
-        return replace(self, context=context, requires_grad=False)
+        placements, order = self.context.fresh()
+        return replace(self, context=Context((_torch.placements_of_gradient(placements), order)), requires_grad=False)
+
+    def shares(self, sizes: Sequence[int]) -> tuple[int | None, ...]:
+        counts = [1] * len(self.sizes)
+        mesh = next(part.value for part in self.inner if isinstance(part, Held))
+        for number, placement in enumerate(self.placements):
+            if hasattr(placement, "dim"):
+                counts[placement.dim] *= mesh.size(number)
+        return tuple(count if size == count * now else None for count, size, now in zip(counts, self.sizes, sizes))
 
     def brought_here(self, gradient: Any) -> Any:
         if not _torch.is_distributed_tensor(type(gradient)) or gradient.placements == self.placements:

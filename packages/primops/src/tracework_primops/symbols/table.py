@@ -81,6 +81,11 @@ class SymbolTable:
             self._hints[made] = int(hint)
         return made
 
+    @property
+    def has_symbols(self) -> bool:
+        """Whether any size is one."""
+        return bool(self.origins or self._hints)
+
     def adopt(self, known: Symbol, hint: int) -> None:
         """Take over a symbol made elsewhere (a parsed graph)."""
         self._hints[known] = hint

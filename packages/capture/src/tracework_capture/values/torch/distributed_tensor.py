@@ -1,7 +1,7 @@
 """DTensors, tensors of a wrapper subclass (wrapper_tensor.py) whose operators talk to other processes: meshes and placements are constants,
 the functions between them and plain tensors are nodes of the graph, run by torch's own code on fakes.
 
-Their sizes stay numbers: torch keeps how each operator is distributed by them. What draws random numbers, or sends what is no tensor of a
+Sizes that all ranks share evenly may be symbols (tracework_primops.fake.distributed). What draws random numbers, or sends what is no tensor of a
 graph, is left to eager.
 """
 

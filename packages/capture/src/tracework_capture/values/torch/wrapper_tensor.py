@@ -15,16 +15,17 @@ import torch
 from torch import fx
 from tracework_primops import Condition
 from tracework_primops.fake.convert import scaled_strides
+from tracework_primops.fake.distributed import open_distributed_sizes
 
 from ... import _C
 from ..._torch import is_distributed_tensor, torch_functions_off
+from ...dims import marks_of
 from ...errors import BreakGraph
-from ...graph.distributed import Masks
-from ...graph.inputs import LAYOUT, lift_tensor, open_layout
+from ...graph.distributed import Masks, fix_sizes
+from ...graph.inputs import LAYOUT, lift_tensor, open_layout, refuse_dim
 from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, View, Wrap, is_differentiable, is_wrapper
 from ...graph.wrapper_context import Context, Incomparable
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
-from ...plan import Again, Learnt
 from ...sources import Attr, Source, TensorSize, TensorStride
 from ..number.symint import SymNumber
 from ..objects.construction import MADE_IN_GRAPHS
@@ -59,6 +60,7 @@ def existing_wrapper_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> 
         for part, at in places:
             if (why := why_foreign(part)) is not None:
                 frame.break_graph(why[0], f"{at} is {why[1]}")
+        mark_parts(frame, known, obj, source)
         role = "parameter" if isinstance(obj, torch.nn.Parameter) else "tensor"
         lifted = leaf_parts if known.requires_grad else plain_nodes
         structure, numbers, nodes, gradient = lifted(frame, known, obj, source, places, role)
@@ -116,7 +118,9 @@ def opened(frame: Frame, known: Structure, obj: Any, source: Source, shapes: Ite
 def with_symbols(frame: Frame, known: Structure, obj: Any, source: Source, shapes: Iterator[Any]) -> Structure:
     """The structure of an input, its sizes and strides with symbols. What they are of the sizes of its parts is guarded."""
     inner: list[Any] = []
-    rows: list[tuple[Any, tuple[int, ...]]] = []  # sizes of each part with symbols, and now
+    rows: list[
+        tuple[Any, tuple[int | None, ...]]
+    ] = []  # sizes of each part with symbols, and how many times as large the tensor is
     for name, structure in zip(known.names, known.inner):
         part = getattr(obj, name)
         if not isinstance(part, Tensor):
@@ -124,8 +128,8 @@ def with_symbols(frame: Frame, known: Structure, obj: Any, source: Source, shape
             continue
         made = with_symbols(frame, structure, part, Attr(source, name), shapes) if isinstance(structure, Structure) else None
         inner.append(made)
-        rows.append((next(shapes) if made is None else made.sizes, tuple(part.shape)))
-    sizes = [of_parts(dim, size, len(known.sizes), rows) for dim, size in enumerate(known.sizes)]
+        rows.append((next(shapes) if made is None else made.sizes, known.shares(tuple(part.shape))))
+    sizes = [of_parts(dim, size, rows) for dim, size in enumerate(known.sizes)]
     if all(type(size) is int for size in sizes):
         return replace(known, inner=tuple(inner))
     strides = scaled_strides(known.sizes, known.strides, sizes, lambda dim: None)
@@ -137,12 +141,29 @@ def with_symbols(frame: Frame, known: Structure, obj: Any, source: Source, shape
     return replace(known, sizes=tuple(sizes), strides=tuple(strides), inner=tuple(inner))
 
 
-def of_parts(dim: int, size: int, dims: int, rows: list[tuple[Any, tuple[int, ...]]]) -> Any:
+def of_parts(dim: int, size: int, rows: list[tuple[Any, tuple[int | None, ...]]]) -> Any:
     """A size of a tensor as a multiple of that of a part which is a symbol; the number itself, where there is none."""
-    for symbolic, now in rows:
-        if len(now) == dims and type(symbolic[dim]) is not int and size and size % now[dim] == 0:
-            return symbolic[dim] * (size // now[dim])
+    for symbolic, shares in rows:
+        if (share := shares[dim]) is not None and type(symbolic[dim]) is not int:
+            return symbolic[dim] * share
     return size
+
+
+def mark_parts(frame: Frame, structure: Structure, obj: Any, source: Source) -> None:
+    """Marks of a tensor's dims count for its parts. A dim of a part of which the tensor's size is no multiple is never open."""
+    marks = marks_of(obj)
+    for name, inner in zip(structure.names, structure.inner):
+        if inner is not None:
+            continue
+        part, at = getattr(obj, name), Attr(source, name)
+        shares = structure.shares(tuple(part.shape))
+        if len(shares) != part.dim():
+            continue
+        odd = frozenset(dim for dim, share in enumerate(shares) if share is None)
+        for dim in sorted(odd & marks.strict):
+            refuse_dim(source, dim, marks.how(dim), "its parts are of several sizes", "make them equal, or maybe_mark_dynamic")
+        ranges = {dim: limits for dim, limits in marks.ranges.items() if shares[dim] == 1}
+        frame.inputs.marks[at] = replace(marks, static=marks.static | odd, ranges=ranges)
 
 
 def paths(structure: Structure, obj: Any, source: Source) -> Any:
@@ -177,7 +198,7 @@ class WrapperTensorValue(SubclassTensorValue):
         known: WrapperTensorValue | None = frame.graph.wrapper_values.get(id(example))
         if known is None:
             if is_distributed_tensor(type(example)):
-                fix_sizes(frame, example)
+                meet_distributed(frame, example)
             known = frame.graph.wrapper_values[id(example)] = cls(node, example, type(example), source, obj)
             known.graph, known.grad_at_start = frame.graph, frame.modes.grad_at_start
             frame.memory.only_now = (
@@ -303,12 +324,13 @@ class WrapperTensorValue(SubclassTensorValue):
         frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
 
 
-def fix_sizes(frame: Frame, example: Any) -> None:
-    """Captures the frame again with numbers for all sizes where a distributed tensor is met."""
-    if not frame.plan.learnt.fixed_sizes and frame.options.dynamic is not False and frame.options.allows_symbolic_sizes:
-        raise Again("sizes_fixed", Learnt(fixed_sizes=True))
-    if any(type(size) is not int for size in example.shape):
-        frame.break_graph("tensor_subclass", "a DTensor with a size that changes")
+def meet_distributed(frame: Frame, example: Any) -> None:
+    """A distributed tensor is met. Captures the frame again with numbers for all sizes where its sizes cannot be symbols."""
+    if not open_distributed_sizes():
+        if frame.options.dynamic is not False and frame.options.allows_symbolic_sizes:
+            fix_sizes(frame)
+        if any(type(size) is not int for size in example.shape):
+            frame.break_graph("tensor_subclass", "a DTensor with a size that changes")
     if frame.graph.masks is None:
         frame.graph.masks = Masks()
 
