@@ -136,6 +136,13 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON, tags=["ci"])
+def native(session: nox.Session) -> None:
+    """The C interface, which is built and compared with Python's load."""
+    install(session, PACKAGES[-1].folders, "cmake")
+    run_tests(session, "native/tests")
+
+
+@nox.session(python=PYTHON, tags=["ci"])
 def docs(session: nox.Session) -> None:
     """The documentation, in docs/_build, with warnings as errors; and every block of Python on its pages and in the READMEs."""
     install(session, PACKAGES[-1].folders, *DOCUMENT_TOOLS)
