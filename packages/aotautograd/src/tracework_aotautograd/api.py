@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import checks_indices
+from tracework_primops import PrimError, checks_indices
 
 from . import _torch
 from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram, Report
@@ -20,7 +20,7 @@ from .higher_order import BATCHED, HigherOrder, reads_of
 from .layouts import lay_out
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, in_stages, keep_statistics, narrow_indices, shown_input, split
-from .pieces import depends_on_data, in_pieces
+from .pieces import depends_on_data, in_pieces, name_of
 from .recipes import (
     RECIPE,
     REFUSED,
@@ -31,6 +31,7 @@ from .recipes import (
     guarded,
     inference_recipe,
     of_stage,
+    pieces_recipe,
     training_recipe,
     wrapped_forward,
 )
@@ -106,8 +107,11 @@ def aot_compile(
         if (other := _on_other_devices(gm)) is not None:
             raise Refusal(f"a tensor on device {other.meta['example_value'].device}", other.meta.get("stack") or "")
 
+        pieces: dict[str, Any] = {}
+
         def compile_piece(piece: fx.GraphModule, examples: list[Any]) -> Callable[..., tuple[Any, ...]]:
-            return aot_compile(
+            pieces[name_of(piece)] = None
+            pieces[name_of(piece)] = call = aot_compile(
                 piece,
                 examples,
                 forward_compiler=forward_compiler,
@@ -117,17 +121,21 @@ def aot_compile(
                 observe=observe,
                 report=report,
             )
+            return call
 
-        if depends_on_data(gm):
-            return in_pieces(gm, example_inputs, compile_piece, report, observe)
         captured = Captured.now(gm, example_inputs)
+        if depends_on_data(gm):
+            call = in_pieces(gm, example_inputs, compile_piece, report, observe)
+            return _with_recipe(call, partial(pieces_recipe, captured, pieces), gm, options)
         try:
             if _needs_backward(gm, example_inputs):
                 program = trace_joint(gm, example_inputs, options.attention, options.trained_attention)
             else:
                 program = trace_inference(gm, example_inputs, options.attention)
         except BehindAHook:
-            return in_pieces(gm, example_inputs, compile_piece, report, observe)
+            call = in_pieces(gm, example_inputs, compile_piece, report, observe)
+            setattr(call, REFUSED, "a hook runs between its pieces")
+            return call
         if (reasons := gm.meta.pop(ALL_SCORES, None)) and observe is not None:
             observe("attention", tuple(dict.fromkeys(reasons)))
         if options.rewrite is not None:
@@ -143,16 +151,29 @@ def aot_compile(
         is_static = symbols is None or not symbols.symbols  # others would be found out about after guards were made
         anew = partial(compile_piece, gm) if is_static else None
         call = guarded(call, uncompiled(gm), program.signature, report, options.addresses, anew)
-        if isinstance(recipe, NotData):
-            setattr(call, REFUSED, str(recipe))
-        else:
-            setattr(call, RECIPE, recipe)
-        return call
+        return _with_recipe(call, lambda: recipe, gm, options)
     except Refusal as refusal:
         if not options.fallback:
             raise
         report(refusal.reason, refusal.origin)
         return uncompiled(gm)
+
+
+def _with_recipe(call: Run, made: Callable[[], Recipe | NotData], gm: fx.GraphModule, options: AotOptions) -> Run:
+    """The callable, with its recipe, or why there is none."""
+    try:
+        recipe = made()
+        if not isinstance(recipe, NotData) and recipe["captured"] is not None and options.text is not None:
+            recipe["captured"].update(text=options.text(gm), place=str(gm.meta.get("place", "a graph")))
+    except NotData as why:
+        recipe = why
+    except PrimError as why:
+        recipe = NotData(f"its graph has no text: {why}")
+    if isinstance(recipe, NotData):
+        setattr(call, REFUSED, str(recipe))
+    else:
+        setattr(call, RECIPE, recipe)
+    return call
 
 
 def _on_other_devices(gm: fx.GraphModule) -> fx.Node | None:

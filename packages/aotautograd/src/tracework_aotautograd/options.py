@@ -44,6 +44,7 @@ class AotOptions:
     which alone are kept for the backward, since what compiles the graphs makes loops of such steps. backwards: where the recipe of a backward
     is kept when it is compiled, under the key that the recipe of the whole has for it. buckets: bytes of the first one, and of the others,
     where gradients are sent to other processes in such: the backward gives the gradients of one before it computes those of the next.
+    text: gives a captured graph as text, for recipes that need it, and raises PrimError where there is none.
     """
 
     partitioner: str | Callable[..., Any] = "min_cut"
@@ -60,3 +61,4 @@ class AotOptions:
     row_statistics: frozenset[str] = frozenset()
     backwards: Answers | None = None
     buckets: tuple[int, int] | None = None
+    text: Callable[[fx.GraphModule], str] | None = None

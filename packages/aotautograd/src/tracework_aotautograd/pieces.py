@@ -29,7 +29,7 @@ from .contracts import Report
 from .errors import Refusal
 from .nodes import function_of, operand_of
 
-__all__ = ["depends_on_data", "in_pieces"]
+__all__ = ["depends_on_data", "in_pieces", "name_of"]
 
 SMALLEST = 2
 PASSED_ON = ("example_value", "val", "binding", "recompute_reads")
@@ -46,6 +46,11 @@ def depends_on_data(gm: fx.GraphModule) -> bool:
         return hooked is not None and any(hooked is result for result in results)
 
     return any(node.meta.get("data_dependent") or hooks_a_result(node) for node in gm.graph.nodes)
+
+
+def name_of(piece: fx.GraphModule) -> str:
+    """A name that no other piece of its graph has: that of its first node."""
+    return next(node.name for node in piece.graph.nodes if node.op != "placeholder")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -85,6 +85,9 @@ class Rest(Protocol):
     def gradients(self) -> Sequence[Gradients]:
         """Of each component, compiled anew."""
 
+    def in_pieces(self, calls: Mapping[str, Run]) -> Run | None:
+        """The captured graph with what its pieces, by name, were compiled to; None where it is cut into others now."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
@@ -147,6 +150,47 @@ def training_recipe(
         "buckets": to_data(buckets),
         "digest": digest_of(program),
         "captured": described(captured, facts.signature.inputs),
+    }
+
+
+def pieces_recipe(captured: Captured, pieces: Mapping[str, Any]) -> Recipe:
+    """Of what in_pieces gives. Raises NotData.
+
+    pieces: what each one that is compiled was compiled to, by name; None where that failed.
+    """
+    gm, examples, conditions = captured
+    recipes: dict[str, Any] = {}
+    for name, call in pieces.items():
+        recipe = getattr(call, RECIPE, None)
+        if recipe is None:
+            raise NotData(getattr(call, REFUSED, "a piece of it runs uncompiled"))
+        recipes[name] = recipe
+    nodes = list(gm.graph.nodes)
+    if any(node.meta.get("of_history") or "undo" in node.meta for node in nodes):
+        raise NotData("hooks are set, or settings written, between its pieces")
+    made = [n.meta.get("example_value") for n in nodes if n.op not in ("placeholder", "output")]
+    if any(isinstance(t, torch.Tensor) and t.requires_grad and t.is_leaf for t in made):
+        raise NotData("a leaf that asks for its gradient is made between its pieces")
+    inputs: list[Any] = []
+    for node, example in zip((n for n in nodes if n.op == "placeholder"), examples, strict=True):
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor):
+            is_static = bool(getattr(node.meta.get("binding"), "is_static", False))
+            inputs.append(["tensor", value.requires_grad, True, False, False, is_static, len(inputs)])
+        else:
+            inputs.append(None if isinstance(value, torch.SymInt) else ["constant", to_data(example)])
+    table = gm.meta.get("symbols")
+    from tracework_primops.literals import symbol_lines  # which no process needs that only loads
+
+    return {
+        "role": "pieces",
+        "pieces": recipes,
+        "captured": {
+            "inputs": inputs,
+            "checkpoints": _checkpoints(nodes),
+            "symbols": [] if table is None else symbol_lines(table.symbols, table, conditions),
+            "as_they_are": [node.name for node in nodes if node.meta.get("data_dependent")],
+        },
     }
 
 
@@ -226,6 +270,10 @@ def _checkpoints(nodes: Sequence[fx.Node]) -> list[Any]:
 
 def from_recipe(recipe: Recipe, parts: Parts) -> Run | None:
     """What the recipe is of; None where a graph is gone."""
+    if recipe["role"] == "pieces":
+        pieces = {name: from_recipe(piece, parts) for name, piece in recipe["pieces"].items()}
+        made = {name: call for name, call in pieces.items() if call is not None}
+        return None if len(made) < len(pieces) else parts.rest(recipe).in_pieces(made)
     call = parts.graph(recipe["graph"])
     if call is None:
         return None

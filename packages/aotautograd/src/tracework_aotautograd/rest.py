@@ -8,7 +8,7 @@ that gives something else, what the forward has kept would be taken for somethin
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -25,6 +25,7 @@ from .api import aot_compile, gradients_of, trained
 from .contracts import Compiled, GraphCompiler, GraphSpec, Report
 from .errors import UsageError
 from .options import AotOptions
+from .pieces import in_pieces, name_of
 from .recipes import Recipe, Run, digest_of, from_data
 from .trace.joint import trace_joint
 from .trace.rewritten import rewrite
@@ -59,6 +60,21 @@ class Rest:
 
     def anew(self, args: Sequence[Any]) -> Run:
         return aot_compile(self._graph, args, forward_compiler=self._compiler, options=self._options, report=self._report)
+
+    def in_pieces(self, calls: Mapping[str, Run]) -> Run | None:
+        """recipes.Rest.in_pieces"""
+        gm, cut = self._graph, set()
+
+        def compiled(piece: fx.GraphModule, examples: list[Any]) -> Run:
+            cut.add(name_of(piece))
+            return calls.get(name_of(piece), piece.forward)
+
+        gm.meta.setdefault("symbols", SymbolTable())
+        nodes = {node.name: node for node in gm.graph.nodes}
+        for name in self._recipe["captured"]["as_they_are"]:
+            nodes[name].meta["data_dependent"] = True
+        made = in_pieces(gm, [node.meta["example_value"] for node in self._placeholders()], compiled, self._report)
+        return made if cut == calls.keys() else None
 
     @functools.cached_property
     def gradients(self) -> list[Gradients]:

@@ -17,7 +17,7 @@ import tracework_capture as capture
 import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_runtime as runtime
-from tracework_aotautograd.recipes import RECIPE, REFUSED
+from tracework_aotautograd.recipes import RECIPE
 from tracework_aotautograd.rest import Rest
 from tracework_capture.graph.text import parse_captured, print_captured
 
@@ -150,7 +150,7 @@ def _ahead_of_time(
                 example_inputs,
                 forward_compiler=functools.partial(_made_by(forward, options, resolve), report=report),
                 backward_compiler=functools.partial(_made_by(backward or forward, options, resolve), report=report),
-                options=aot_options(options, buckets=_torch.gradient_buckets(), **facts),
+                options=aot_options(options, buckets=_torch.gradient_buckets(), text=text_of if options.cache else None, **facts),
                 observe=seen,
                 report=report,
             )
@@ -158,23 +158,14 @@ def _ahead_of_time(
             place = str(gm.meta.get("place", ""))
             cases.keep(lambda: cases.Case.of_captured(gm, example_inputs, options, place=place), error, options.dump_dir)
             raise
-        if options.cache:
-            _with_text(call, gm)
         return call
 
     return backend
 
 
-def _with_text(call: Any, gm: torch.fx.GraphModule) -> None:
-    """Gives the recipe of a callable that may need the captured graph its text."""
-    recipe = getattr(call, RECIPE, None)
-    if recipe is None or recipe["captured"] is None:
-        return
-    try:
-        recipe["captured"].update(text=print_captured(gm.graph), place=str(gm.meta.get("place", "a graph")))
-    except primops.PrimError as why:
-        delattr(call, RECIPE)
-        setattr(call, REFUSED, f"its graph has no text: {why}")
+def text_of(gm: torch.fx.GraphModule) -> str:
+    """A captured graph as text that reads back."""
+    return print_captured(gm.graph, with_data=True)
 
 
 def rest_of(recipe: Any, options: Options, report: aotautograd.Report) -> Any:

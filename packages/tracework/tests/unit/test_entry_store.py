@@ -201,6 +201,70 @@ def test_what_is_gone_is_made_again(captures: list[str], tmp_path: Path, kind: s
     assert torch.equal(call(shared, x), shared(x)) and len(captures) == 2
 
 
+class Recurrent(torch.nn.Module):
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.recurrent, self.out = kind(4, 4, batch_first=True), torch.nn.Linear(4, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(torch.tanh(self.recurrent(x.view(-1, 3, 4))[0]))
+
+
+class Experts(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.experts = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            rows = torch.where(x[:, 0].sin() > 0 if number else x[:, 0].sin() <= 0)[0]
+            out = out.index_add(0, rows, expert(x[rows]) * 2)
+        return out
+
+
+def masked(x: Any) -> Any:
+    return (x[x.sin() > 0.5] * 2).cumsum(0) + x.sum().item()
+
+
+def labelled(x: Any) -> Any:
+    labels, sizes = torch.tensor([[1, 2], [3, 1]]), (torch.tensor([3, 3]), torch.tensor([2, 2]))
+    return torch.nn.functional.ctc_loss(
+        (x * 2).view(3, -1, 4).log_softmax(-1), labels[: len(x) // 3], *(s[: len(x) // 3] for s in sizes)
+    )
+
+
+IN_PIECES: dict[str, Callable[[], Callable[[Any], Any]]] = {
+    "a GRU": lambda: Recurrent(torch.nn.GRU),
+    "an RNN": lambda: Recurrent(torch.nn.RNN),
+    "experts": Experts,
+    "a mask": lambda: masked,
+    "labels": lambda: labelled,
+}
+
+
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("make", IN_PIECES.values(), ids=IN_PIECES)
+def test_graphs_in_pieces(captures: list[str], make: Callable[[], Callable[[Any], Any]], trained: bool) -> None:
+    is_stored = not trained or make not in (Experts, IN_PIECES["a mask"])  # gradients with sizes that depend on data are not
+    for first, count in ((0.0, 1), (5.0, 0), (-2.0, 0)):  # of each half of the experts others, or none
+        next_process()
+        del captures[:]
+        results = []
+        for compiled in (True, False):
+            function, x = make(), torch.linspace(first, first + 1.5, 24).view(6, 4).requires_grad_(trained)
+            with torch.set_grad_enabled(trained):
+                y = tracework.compile(function)(x) if compiled else function(x)
+            results.append([y.detach()])
+            if trained:
+                y.square().sum().backward()
+                results[-1] += [x.grad, *(p.grad for p in function.parameters())] if hasattr(function, "parameters") else [x.grad]
+        same(*results)
+        assert len(captures) == (count if is_stored else 1)
+
+
 def test_other_options_are_other_entries(captures: list[str]) -> None:
     x = torch.rand(3)
     for number, options in enumerate(({}, {"numerics": "strict"}, {"cache": False}, {"cache": False})):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -18,7 +19,7 @@ class BackendFailed(Exception):
 class GraphCall:
     """How generated code calls what the backend made of a graph. called: the constant that is called; recipe: what the backend says its
     callable is made of, None where it cannot be made from data; count: of results; backend: its name; refused: why there is no recipe;
-    changes, modes: what stands between the two (graph.changed_inputs)."""
+    changes, modes: what stands between the two (graph.changed_inputs); due: the results that have to have a history."""
 
     called: Any
     recipe: Any
@@ -27,6 +28,7 @@ class GraphCall:
     refused: str = ""
     changes: tuple[tuple[int, str], ...] = ()
     modes: tuple[str, ...] = ()
+    due: tuple[tuple[int, str, str], ...] = ()
 
 
 @dataclass
@@ -61,3 +63,28 @@ def refuse_results(backend: str, count: int, given: Any) -> NoReturn:
         f"what the backend {backend} made of a graph gave a {type(given).__name__}{how} for its {count} result{'s' * (count > 1)}."
         " Give the tuple of results, as the graph module's forward does."
     )
+
+
+def with_history(
+    compiled: Callable[..., Any], due: Sequence[tuple[int, str, str]], count: int, backend: str
+) -> Callable[..., Any]:
+    """Raises ControlMisuse at a call that gives a tensor without a history where the program's has one: gradients would be lost.
+
+    due: places of such results among `count`, with their names and where they are from.
+    """
+    if not due:
+        return compiled
+
+    def call(*given: Any) -> Any:
+        made = compiled(*given)
+        if isinstance(made, (tuple, list)) and len(made) == count:
+            for place, name, origin in due:
+                if not made[place].requires_grad:
+                    raise ControlMisuse(
+                        f"what the backend {backend} made of a graph gave {name}, result {place} (at {origin}), without"
+                        " a history, and its gradient would be lost. Call the function under torch.no_grad(), or let the backend compile"
+                        " forward and backward, as tracework_aotautograd.aot_compile does with a forward_compiler."
+                    )
+        return made
+
+    return call

@@ -30,7 +30,7 @@ from ..guards.access import Scope, fetch
 from ..guards.kinds import same_constant
 from ..signals import let_through
 from ..sources import Const
-from .captured import BackendFailed, Captured, GraphCall, name_of, refuse_results
+from .captured import BackendFailed, Captured, GraphCall, name_of, refuse_results, with_history
 from .changed_inputs import INPUT_CHANGES, PLAIN, around_of, in_modes, with_changed_inputs
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
 from .replaced import check_replaced
@@ -225,38 +225,26 @@ def graph_call(
         compiled = with_parts(compiled, apart, boxed)
     compiled = in_modes(compiled, modes)
     results = next(iter(reversed(captured.graph.graph.nodes))).args[0]
-    if not is_ours:
-        compiled = with_history(compiled, results, backend)
-    count = len(results)
+    count, due = len(results), () if is_ours else results_with_history(results)
+    compiled = with_history(compiled, due, count, backend)
     refuse = functools.partial(refuse_results, backend, count)
     disabled = frame.services.call_disabled(compiled, count, refuse)
     called = writer.const(disabled, "graph")
     refused = "numbers are drawn from a generator of the program's" if draws else ""
     refused = refused or ("tensors of wrapper subclasses are taken apart" if frame.graph.taken_apart else "")
-    recipe = None if refused or not is_ours else getattr(given, RECIPE, None)
+    recipe = None if refused else getattr(given, RECIPE, None)
     text = f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"
-    return text, writes_last, GraphCall(disabled, recipe, count, backend, refused or getattr(given, REFUSED, ""), changes, modes)
+    return (
+        text,
+        writes_last,
+        GraphCall(disabled, recipe, count, backend, refused or getattr(given, REFUSED, ""), changes, modes, due),
+    )
 
 
-def with_history(compiled: Callable[..., Any], results: Sequence[fx.Node], backend: str) -> Callable[..., Any]:
-    """Raises ControlMisuse at a call that gives a tensor without a history where the program's has one: gradients would be lost."""
+def results_with_history(results: Sequence[fx.Node]) -> tuple[tuple[int, str, str], ...]:
+    """Places, names and origins of the tensors that have a history in the program."""
     due = [(i, n) for i, n in enumerate(results) if getattr(n.meta["example_value"], "requires_grad", False)]
-    if not due:
-        return compiled
-
-    def call(*given: Any) -> Any:
-        made = compiled(*given)
-        if isinstance(made, (tuple, list)) and len(made) == len(results):
-            for place, node in due:
-                if not made[place].requires_grad:
-                    raise ControlMisuse(
-                        f"what the backend {backend} made of a graph gave {node.name}, result {place} (at {node.meta.get('stack')}), without"
-                        " a history, and its gradient would be lost. Call the function under torch.no_grad(), or let the backend compile"
-                        " forward and backward, as tracework_aotautograd.aot_compile does with a forward_compiler."
-                    )
-        return made
-
-    return call
+    return tuple((place, node.name, str(node.meta.get("stack"))) for place, node in due)
 
 
 def with_parts(compiled: Any, apart: tuple[tuple[tuple[int, ...], Unwrap], ...], boxed: bool) -> Any:

@@ -184,11 +184,7 @@ def facts_of(found: Any) -> list[Any]:
     if isinstance(found, types.CellType):  # guards see what it holds
         return []
     if isinstance(found, functools._lru_cache_wrapper):
-        inner = found.__wrapped__
-        return [
-            _digest_of_layer(found),
-            *(facts_of_function(inner) if type(inner) is types.FunctionType else [address_of(inner)]),
-        ]
+        return [_digest_of_layer(found), _digest_of_remembering(found)]
     return facts_of_field(found) if isinstance(found, dataclasses.Field) else facts_of_function(found)
 
 
@@ -253,7 +249,7 @@ def _made_address(obj: Any, kind: Any) -> list[Any] | None:
     """Of members of enumerations, and of what is under a name in a module that does not make it."""
     if kind is functools._lru_cache_wrapper:
         path = _path_to(obj, obj.__module__, obj.__qualname__)
-        return None if path is None else ["cached", *path, _digest_of_layer(obj), digest_of_attribute(obj.__wrapped__)]
+        return None if path is None else ["cached", *path, _digest_of_layer(obj), _digest_of_remembering(obj)]
     if kind.__module__ == "numpy":
         path = _path_to(obj, "numpy", getattr(obj, "__name__", None))
         return None if path is None else ["builtin", *path]
@@ -374,6 +370,12 @@ def _digest_of_layer(layer: Any) -> str:
     if type(layer) is functools._lru_cache_wrapper:
         return f"remembers {sorted(layer.cache_parameters().items())}"
     return digest_of_function(layer) if type(layer) is types.FunctionType else type(layer).__name__
+
+
+def _digest_of_remembering(layer: functools._lru_cache_wrapper[Any]) -> str:
+    """Of the function that is asked for what is not remembered. A mark says nothing, as a guard asks it, too."""
+    function = layer.__wrapped__
+    return digest_of_code(function.__code__) if type(function) is types.FunctionType else repr(address_of(function))
 
 
 def function_of_code(code: types.CodeType) -> types.FunctionType | None:

@@ -26,7 +26,7 @@ from .. import _C
 from ..bytecode.resume import ResumePoint, original_code, point_of, resume_code
 from ..contracts import ENTRIES, EntryStore
 from ..errors import BreakGraph, GuardBuildError, SkipFrame
-from ..graph.captured import Captured, refuse_results
+from ..graph.captured import Captured, refuse_results, with_history
 from ..graph.captured_call import CapturedCall
 from ..graph.changed_inputs import in_modes, with_changed_inputs
 from ..guards import operators as _operators  # noqa: F401  # addresses asks it, and nothing is imported while a program is traced
@@ -102,7 +102,7 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Sco
         collect=[writer.source(source) for source in program.collect],
         code=emitted,
         recipe=None if call is None else call.recipe,
-        results=[] if call is None else [call.count, call.backend, call.changes, call.modes],
+        results=[] if call is None else [call.count, call.backend, call.changes, call.modes, call.due],
         raising=[_inner_code(writer, raising, code, None) for raising in captured.raising_codes],
         sizes=list(history.sizes.items()),
         gaps=[(name, list(gaps.items())) for name, gaps in history.gaps.items()],
@@ -235,14 +235,14 @@ def guards_of(reader: Reader, rows: list[Any], scope: Scope) -> list[Guard]:
     return guards + [reader.guard(row) for row in later]
 
 
-def graph_of(store: EntryStore, recipe: Any, count: int, backend: str, changes: Any, modes: Any) -> Any:
+def graph_of(store: EntryStore, recipe: Any, count: int, backend: str, changes: Any, modes: Any, due: Any) -> Any:
     """What generated code calls. Raises Changed where it cannot be made again."""
     call = store.restore(recipe)
     if call is None:
         raise Changed("what the graph was compiled to is gone")
     takes_list = getattr(call, "__tracework_list_call__", None)
     boxed = takes_list is not None or getattr(call, "__tracework_boxed__", False)
-    call = in_modes(with_changed_inputs(takes_list or call, changes, boxed), modes)
+    call = with_history(in_modes(with_changed_inputs(takes_list or call, changes, boxed), modes), due, count, backend)
     return _C.Scoped(call, None, count=count, refuse=functools.partial(refuse_results, backend, count))
 
 
