@@ -711,18 +711,54 @@ def custom_operator(operator: Any) -> Any:
     return operator if isinstance(operator, CustomOpDef) else None
 
 
-def rules_of_custom_operator(operator: Any) -> tuple[list[Any], list[str]]:
-    """The functions that say what calls of a custom operator give and what their gradients are; and for what else it has rules."""
-    functions = [operator._abstract_fn, operator._backward_fn, operator._setup_context_fn]
-    casts = [dtype for name, dtype in vars(operator).items() if name.startswith("_autocast_")]  # all in a dict, or each by itself
-    others = {"torch dispatch": operator._torch_dispatch_fns, "autocast": any(casts), "vmap": operator._vmap_fn}
-    return [function for function in functions if function is not None], [name for name, rule in others.items() if rule]
+def rules_of_custom_operator(operator: Any) -> list[Any]:
+    """The functions that say what calls of a custom operator give, what their gradients are, and what is done under vmap and modes."""
+    functions = [operator._abstract_fn, operator._backward_fn, operator._setup_context_fn, operator._vmap_fn]
+    functions += sorted(operator._torch_dispatch_fns.values(), key=lambda function: str(function.__qualname__))
+    return [function for function in functions if function is not None]
 
 
 def schema_of_custom_operator(operator: Any) -> str:
     """Its name, arguments and results, and what it is said to do."""
-    overload = operator._opoverload
+    # the dtypes that autocast gives it are all in a dict, or each by itself
+    casts = sorted((name, repr(dtype)) for name, dtype in vars(operator).items() if name.startswith("_autocast_"))
+    return f"{schema_of_operator(operator._opoverload)} {casts}"
+
+
+def schema_of_operator(overload: Any) -> str:
+    """The same of an overload."""
     return f"{overload._schema} {sorted(map(str, overload.tags))}"
+
+
+OpNamespace: Any = type(torch.ops.aten)
+
+
+def operators_of(namespace: str) -> Any:
+    """What torch.ops has under a name."""
+    return getattr(torch.ops, namespace)
+
+
+def overloads_of(operator: Any) -> list[Any]:
+    """An overload, or all that a packet has."""
+    return [operator] if isinstance(operator, OpOverload) else [getattr(operator, name) for name in sorted(operator.overloads())]
+
+
+_RULE_KEYS = (
+    *("Meta", "CompositeImplicitAutograd", "Autograd", "AutogradCPU", "AutogradCUDA", "AutogradOther", "ADInplaceOrView"),
+    *("AutocastCPU", "AutocastCUDA", "Functionalize", "FuncTorchBatched", "FuncTorchBatchedDecomposition", "PythonDispatcher"),
+)
+"""Under which an operator has what tracing takes from it, not what computes it."""
+
+
+def fake_of_operator(overload: Any) -> tuple[Any, list[str]]:
+    """The function of Python's that says what an operator of torch.library.define gives, None where there is none; and for what else it has
+    rules, whose functions cannot be seen."""
+    name = overload.name()
+    kernel = torch._library.simple_registry.singleton.find(name).fake_impl.kernel
+    keys = _RULE_KEYS if kernel is None else _RULE_KEYS[1:]  # which a fake stands behind
+    rest = [key for key in keys if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)]
+    rest += [str(key) for key in (*overload.py_kernels, *overload.python_key_table)]
+    return None if kernel is None else kernel.func, rest
 
 
 def named_operator(name: str, overload: str | None) -> Any:

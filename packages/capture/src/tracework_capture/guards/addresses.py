@@ -218,9 +218,8 @@ def address_of(obj: Any) -> list[Any]:
         if attributes_of(owner).get(name) is obj:
             return ["descriptor", *_class_address(owner), name]
     elif issubclass(kind, types.ModuleType):
-        name = vars(obj).get("__name__")
-        if type(name) is str and sys.modules.get(name) is obj:
-            return ["module", name]
+        if (found := _module_address(obj)) is not None:
+            return found
     elif issubclass(kind, type):
         return ["class", *_class_address(obj), *_members_of(obj)]
     elif kind is types.FunctionType:
@@ -243,6 +242,13 @@ def address_of(obj: Any) -> list[Any]:
     elif kind is dict and (place := _place_of_namespace(obj)) is not None:
         return place
     raise NotPortable(f"{kind.__qualname__} {getattr(obj, '__qualname__', '')} has no address")
+
+
+def _module_address(module: types.ModuleType) -> list[Any] | None:
+    if type(module) is _torch.OpNamespace:
+        return ["operators", module.name]
+    name = vars(module).get("__name__")
+    return ["module", name] if type(name) is str and sys.modules.get(name) is module else None
 
 
 def _made_address(obj: Any, kind: Any) -> list[Any] | None:
@@ -281,7 +287,10 @@ def _place_of_namespace(names: dict[Any, Any]) -> list[Any] | None:
     for name in (names.get("__name__"), getattr(names.get("__spec__"), "name", None)):
         if type(name) is str and getattr(sys.modules.get(name), "__dict__", None) is names:
             return ["namespace", name]
-    return None
+    name = names.get("name")
+    return (
+        ["packets", name] if type(name) is str and name in vars(torch.ops) and vars(getattr(torch.ops, name)) is names else None
+    )
 
 
 def _class_address(cls: type) -> tuple[str, str]:
@@ -350,6 +359,7 @@ _LAYERS: dict[type, str] = {
     functools._lru_cache_wrapper: "__wrapped__",
     functools.cached_property: "func",
     property: "fget",
+    _torch.CustomOpDef: "_abstract_fn",  # which torch.library.triton_op makes the operator of
 }
 """What decorators make of a function, and where it is in that; in the free variables of one."""
 
@@ -430,6 +440,10 @@ def object_at(address: list[Any]) -> Any:
     kind, module, *rest = address
     if kind == "modules":
         return sys.modules
+    if kind == "operators":
+        return _torch.operators_of(module)
+    if kind == "packets":
+        return vars(_torch.operators_of(module))
     if kind in ("module", "namespace"):
         known = sys.modules.get(module)
         if known is None:

@@ -32,10 +32,8 @@ def digest_of_operator(operator: Any) -> str:
     """Of an overload, a packet of overloads, or what torch.library.custom_op gave. Raises NotPortable."""
     made = _torch.custom_operator(operator)
     if made is None:
-        raise NotPortable(f"{operator} is not torch's own, and torch.library.custom_op has not made it")
-    functions, rest = _torch.rules_of_custom_operator(made)
-    if rest:
-        raise NotPortable(f"{operator} has a rule for {', '.join(rest)}")
+        return _digest_of_defined(operator)
+    functions = _torch.rules_of_custom_operator(made)
     around = _UNDER_WAY.get()
     if made in around:  # a gradient may be computed by the operator itself
         return f"the {around.index(made)}th around"
@@ -48,6 +46,19 @@ def digest_of_operator(operator: Any) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
+def _digest_of_defined(operator: Any) -> str:
+    """Of an operator that torch.library.define made, whose one rule is a fake in Python. Raises NotPortable."""
+    parts: list[Any] = []
+    for overload in _torch.overloads_of(operator):
+        fake, rest = _torch.fake_of_operator(overload)
+        if rest:
+            raise NotPortable(f"{overload} has a rule for {', '.join(rest)}, whose function cannot be seen")
+        if fake is None:
+            raise NotPortable(f"no function of Python's says what {overload} gives (torch.library.register_fake)")
+        parts.append((_torch.schema_of_operator(overload), _reached(fake, {})))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
 def _reached(value: Any, seen: dict[int, int]) -> Any:
     """What a function reads. seen: numbers of the functions that were met, by id."""
     if isinstance(value, types.ModuleType):
@@ -56,12 +67,12 @@ def _reached(value: Any, seen: dict[int, int]) -> Any:
         raise NotPortable(f"module {value.__name__} is read by the rule of an operator")
     if not isinstance(value, types.FunctionType):
         return address_of(value) if isinstance(value, (type, types.BuiltinFunctionType)) else digest_of_attribute(value)
-    if is_of_torch(value.__code__):
-        return value.__qualname__
     if id(value) in seen:
         return seen[id(value)]
     seen[id(value)] = len(seen)
     cells = [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
+    if is_of_torch(value.__code__):  # what torch wraps a function of the program's in may note whether it was called
+        return [value.__qualname__, [_reached(each, seen) for each in cells if type(each) is not bool]]
     given = [*cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
     read = [(name, value.__globals__.get(name, vars(builtins).get(name))) for name in sorted({*_names(value.__code__)})]
     return [

@@ -50,13 +50,76 @@ def test_operators_of_torch_have_addresses():
         assert object_at(address_of(operator)) is operator
 
 
-@pytest.mark.parametrize("spoil", ["reads", "vmap", "low level"])
-def test_what_has_no_digest(spoil):
-    operator = made(spoil.replace(" ", "_"), another if spoil == "reads" else scaled)
-    if spoil == "vmap":
-        operator.register_vmap(lambda info, in_dims, x: (x, in_dims[0]))
+def test_functions_that_read_what_has_no_digest():
     with pytest.raises(NotPortable):
-        digest_of_operator(torch.ops.aten.add if spoil == "low level" else operator)
+        digest_of_operator(made("reads", another))
+
+
+RULES = {
+    # registered with another operator that is like it -> changes the digest
+    "vmap": lambda operator: operator.register_vmap(lambda info, in_dims, x: (x, in_dims[0])),
+    "casts": lambda operator: operator.register_autocast("cpu", torch.bfloat16),
+    "modes": lambda operator: operator.register_torch_dispatch(Own, lambda mode, function, types, args, kwargs: function(*args)),
+}
+
+
+class Own(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_of_other_kinds(name):
+    operator = made(name)
+    digest = digest_of_operator(operator)
+    RULES[name](operator)
+    assert digest_of_operator(operator) != digest
+
+
+@pytest.fixture
+def library():
+    library = torch.library.Library("defined_operators", "DEF")
+    yield library
+    library._destroy()
+
+
+def fake(x):
+    return torch.empty_like(x) * FACTOR
+
+
+DEFINED = {
+    # what is registered of an operator -> whether its digest can be told
+    "a fake and a kernel": (lambda library: library.impl("one", torch.sin, "CPU"), True),
+    "a kernel for all": (lambda library: library.impl("one", torch.sin, "CompositeExplicitAutograd"), True),
+    "a gradient": (lambda library: library.impl("one", torch.sin, "Autograd"), False),
+    "casts": (lambda library: library.impl("one", torch.sin, "AutocastCPU"), False),
+}
+
+
+@pytest.mark.parametrize(("register", "told"), DEFINED.values(), ids=DEFINED)
+def test_operators_of_a_library(library, monkeypatch, register, told):
+    library.define("one(Tensor x) -> Tensor")
+    with pytest.raises(NotPortable, match="says what"):
+        address_of(torch.ops.defined_operators.one)
+    torch.library.register_fake("defined_operators::one", fake, lib=library)
+    register(library)
+    if not told:
+        with pytest.raises(NotPortable, match="cannot be seen"):
+            address_of(torch.ops.defined_operators.one)
+        return
+    for found in (torch.ops.defined_operators, vars(torch.ops.defined_operators)):
+        assert object_at(address_of(found)) is found
+    addresses = [address_of(found) for found in (torch.ops.defined_operators.one, torch.ops.defined_operators.one.default)]
+    monkeypatch.setitem(globals(), "FACTOR", 3)
+    for address in addresses:
+        with pytest.raises(Changed):
+            object_at(address)
+
+
+def test_operators_of_a_library_that_are_composed(library):
+    library.define("one(Tensor x) -> Tensor")
+    library.impl("one", torch.sin, "CompositeImplicitAutograd")
+    with pytest.raises(NotPortable, match="cannot be seen"):
+        address_of(torch.ops.defined_operators.one)
 
 
 def test_functions_that_call_each_other():
