@@ -31,7 +31,7 @@ from ..signals import let_through
 from ..sources import Const, Source
 from ..weakly_held import there
 from .access import Scope, fetch
-from .classes import ClassLookups, SealedLookups, attributes_of, find, is_descriptor, module_of, special_names
+from .classes import HEAP_TYPE, ClassLookups, SealedLookups, attributes_of, find, is_descriptor, module_of, special_names
 from .guard import Guard, TensorFacts
 from .kinds import same_constant
 from .store import NotPortable
@@ -548,6 +548,7 @@ class Writer:
         self._objects: dict[int, tuple[Any, int]] = {}
         self._methods: dict[int, tuple[type, str, str]] = {}
         self._classes: dict[int, tuple[Source, int]] = {}
+        self._found: dict[int, Source] = {}
         self._given: dict[int, tuple[Guard, int]] = {}
         self.codes: dict[int, types.CodeType] = {}
         """The codes whose digests are written, by id."""
@@ -616,10 +617,12 @@ class Writer:
             elif id(obj) in self._classes:
                 where, index = self._classes[id(obj)]
                 address = ["type", self.source(where), index, *_names_of_class(obj)]
+            elif id(obj) in self._found:
+                address = ["found", self.source(self._found[id(obj)]), *facts_of(obj)]
             else:
                 raise
-        if type(obj) is types.FunctionType:
-            self.covers(obj.__code__)
+        if isinstance(code := getattr(obj, "__code__", obj), types.CodeType):
+            self.covers(code)
         return self._add(obj, address)
 
     def _place_of(self, tensor: torch.Tensor) -> list[Any]:
@@ -650,6 +653,8 @@ class Writer:
                 has = there(owner)
                 for part, found in {} if has is None else _parts_of(attributes_of(has).get(name)).items():
                     self._methods.setdefault(id(found), (has, name, part))
+        if guard.kind == "IDENTITY" and type(there(guard.payload)) in _FOUND:
+            self._found.setdefault(id(there(guard.payload)), guard.source)
         if guard.kind in ("TYPE", "IDENTITY") and isinstance(cls := there(guard.payload), type):
             order = [cls] if guard.kind == "IDENTITY" else type.__dict__["__mro__"].__get__(cls)
             for index, base in enumerate(order):
@@ -671,8 +676,6 @@ class Writer:
             return digest_of_code(guard.payload)
         if guard.kind == "CLASSES":
             return self.lookups(guard.payload)
-        if guard.kind == "IDENTITY" and type(there(guard.payload)) in _FOUND:
-            return self.found(there(guard.payload), guard.source)
         if guard.kind == "RELATION":
             holds, sources = guard.payload
             given = holds.gives() if isinstance(holds, Predicate) else []
@@ -688,16 +691,6 @@ class Writer:
             return ["plain", self.value(holds)]
         return ["predicate", *_class_address(type(holds)), self.value(holds.digest())]
 
-    def found(self, obj: Any, source: Source) -> Any:
-        """What a guard compares and has no address, as a function that another one made, but the place where the guard finds it."""
-        try:
-            return self.value(obj)
-        except NotPortable:
-            address = ["found", self.source(source), *facts_of(obj)]
-            if isinstance(code := getattr(obj, "__code__", obj), types.CodeType):
-                self.covers(code)
-            return ["object", self._add(obj, address)]
-
     def lookups(self, lookups: SealedLookups) -> dict[str, Any]:
         """What was looked up on classes, by digests of what was found."""
         found = []
@@ -708,7 +701,7 @@ class Writer:
             binds = is_descriptor(static)
             if binds:
                 self._covers_functions_of(static)
-            digest = digest_of_attribute(static) if binds else None
+            digest = _digest_of_descriptor(static) if binds else None
             of_type = self.object(type(static)) if owner is not None and not binds else None
             found.append([self.object(there(cls)), name, None if has is None else self.object(has), digest, of_type])
         orders = [[self.object(there(cls)), *(self.object(there(base)) for base in order)] for cls, order in lookups.orders]
@@ -724,6 +717,14 @@ class Writer:
     def document(self, **parts: Any) -> dict[str, Any]:
         """All that the numbers of `parts` lead to, and these."""
         return {"sources": self.sources, "objects": self.objects, **parts}
+
+
+def _digest_of_descriptor(static: Any) -> str:
+    """Of what says itself what it is on an instance. Guards see the methods of one whose class is Python's, and what it holds."""
+    kinds = type.__dict__["__mro__"].__get__(type(static))
+    if type(static) not in _METHOD_PARTS and all(kind is object or kind.__flags__ & HEAP_TYPE for kind in kinds):
+        return f"descriptor {address_of(type(static))}"
+    return digest_of_attribute(static)
 
 
 def digest_of_specials(cls: type) -> str:
@@ -887,7 +888,7 @@ class Reader:
                 static, has = find(at(cls), name)
                 binds = is_descriptor(static)
                 same = (
-                    has is (None if owner is None else at(owner)) and (digest_of_attribute(static) if binds else None) == digest
+                    has is (None if owner is None else at(owner)) and (_digest_of_descriptor(static) if binds else None) == digest
                 )
                 if not same or kind is not None and type(static) is not at(kind):
                     raise Changed(f"{at(cls).__qualname__}.{name} is something else")
@@ -912,7 +913,7 @@ _FINDERS: dict[str, Callable[..., Any]] = {
     "found": Reader.found_at,
 }
 """Of addresses that lead from places of guards."""
-_APART = ("given", "type")
+_APART = ("given", "type", "found")
 _READERS: dict[str, Callable[[Reader, Any], Any]] = {
     "float": lambda reader, data: float.fromhex(data[1]),
     "complex": lambda reader, data: complex(float.fromhex(data[1]), float.fromhex(data[2])),

@@ -218,6 +218,40 @@ two = (One(), Other())
 def compared(x):
     return x + (2 if type(two[0]) is type(two[1]) else 3)
 
+@functools.singledispatch
+def kind_of(value, x):
+    return x
+
+@kind_of.register
+def _(value: int, x):
+    return x * value
+
+@kind_of.register(str)
+def of_text(value, x):
+    return x + len(value)
+
+class Mixer:
+    @functools.singledispatchmethod
+    def mix(self, value, x):
+        return x
+    @mix.register
+    def _(self, value: int, x):
+        return x * value * 2
+
+class Scaled:
+    def __init__(self, by):
+        self.by = by
+    def __get__(self, instance, owner):
+        return self.by * 2
+
+class Mixed(Mixer):
+    scale = Scaled(4)
+
+mixer = Mixed()
+
+def dispatched(x):
+    return mixer.scale * mixer.mix(3, kind_of("text", kind_of(3, x)))
+
 def arrays(x):
     return x * float(numpy.sqrt(16.0))
 
@@ -311,6 +345,7 @@ RUNS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "remembering": lambda module: module.remembering,
     "decorated": lambda module: module.decorated,
     "arrays": lambda module: module.arrays,
+    "dispatched": lambda module: module.dispatched,
     "local": lambda module: module.classes_of(2, 5)().forward,
     "compared": lambda module: module.compared,
 }
@@ -439,6 +474,13 @@ CHANGES = {
     "two classes that are one": Change(
         "compared", old="class One(classes_of(3, 1)): pass\nOther = classes_of(3, 1)", new="One = Other = classes_of(3, 1)"
     ),
+    "nothing, dispatch": Change("dispatched", served=True),
+    "what is called for a class": Change("dispatched", old="return x * value\n", new="return x + value\n"),
+    "a class that something is called for": Change("dispatched", old="register(str)", new="register(bytes)"),
+    "a class more": Change("dispatched", does=lambda m: m.kind_of.register(str, lambda value, x: x)),
+    "what a method calls for a class": Change("dispatched", old="value * 2", new="value * 4"),
+    "what a descriptor does": Change("dispatched", old="self.by * 2", new="self.by * 3"),
+    "what a descriptor holds": Change("dispatched", old="Scaled(4)", new="Scaled(5)"),
     "nothing, arrays": Change("arrays", served=True),
     "the default dtype": Change(does=lambda m: torch.set_default_dtype(torch.float64)),
     "sizes": Change(argument=torch.arange(5.0)),

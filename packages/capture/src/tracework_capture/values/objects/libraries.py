@@ -17,7 +17,7 @@ from ... import _C
 from ..._torch import any_hook_of_all_modules
 from ...errors import NotPlain
 from ...guards.classes import defines
-from ...sources import Const
+from ...sources import CellContents, Const
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
 from ..protocol.calls import Handler, calls
@@ -126,7 +126,8 @@ def implementation(frame: Frame, function: types.FunctionType, args: list[Value]
     registry, cache = cells["registry"].cell_contents, cells["dispatch_cache"].cell_contents
     if type(cache) is not weakref.WeakKeyDictionary:
         return frame.break_graph("call_unknown", "functools.singledispatch with another dict for what it found")
-    table = cast(DictValue, frame.wrap(registry, Const(registry, "registry")))
+    place = CellContents(Const(function, "dispatch"), function.__code__.co_freevars.index("registry"))
+    table = cast(DictValue, frame.wrap(registry, place))
     kinds = [key.real() for key in table.all_keys(frame)]
     if any(defines(kind, "__abstractmethods__") for kind in kinds):
         return frame.break_graph("call_unknown", "functools.singledispatch over abstract classes")
