@@ -347,10 +347,17 @@ def _make(terms: dict[Monomial, int]) -> Size:
     found: Poly | None = _INTERNED.get(key)
     if found is None:
         found = Poly.__new__(Poly)
-        found.terms = terms
+        # Whoever made it first: generated code, and so the keys of what is built, have them in this order.
+        found.terms = dict(sorted(terms.items(), key=_row_major)) if len(terms) > 1 else terms
         found._text = found._free = found._weight = None
         _INTERNED[key] = found
     return found
+
+
+def _row_major(term: tuple[Monomial, int]) -> tuple[bool, int, int, list[str]]:
+    """Places of a row-major tensor from its first dim to its last, the constant at the end."""
+    monomial, coefficient = term
+    return not monomial, -len(monomial), -abs(coefficient), [str(atom) for atom in monomial]
 
 
 def _merge(left: Monomial, right: Monomial) -> Monomial:

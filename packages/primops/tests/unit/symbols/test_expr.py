@@ -156,3 +156,18 @@ def test_the_weight_counts_shared_parts_each_time():
     for _ in range(8):
         size = size * 3 + mod(size, 1000)
     assert size.weight > 2**8
+
+
+def test_terms_are_in_one_order_whoever_made_the_expression_first():
+    """Generated code has them in it: kernels of two processes that compiled other things before are equal."""
+    for number, (first, second) in enumerate(((True, False), (False, True))):
+        row, column, size = (symbol(f"{name}_{number}_of_orders", 1, None) for name in ("row", "column", "size"))
+        made = [row * 512, column, row * size, 7]
+        place = made[0] + made[1] if first else made[1] + made[0]
+        place = place + made[2] + made[3] if second else made[3] + made[2] + place
+        assert [[str(atom).split("_")[0] for atom in monomial] for monomial in place.terms] == [
+            ["row", "size"],
+            ["row"],
+            ["column"],
+            [],
+        ]
