@@ -28,12 +28,17 @@ def _several_reads_and_shared(value: Lazy, users: int, options: InductorOptions,
     if users <= 1 or len(value.reads) <= 1:
         return False
     if value.device.type == "cpu":
-        return True
+        return len([name for name in value.reads if _is_as_large(buffers[name].layout.sizes, value.sizes)]) > 1
     again = _bytes_again(value, buffers)
     if value.dtype.itemsize == 2 and value.dtype.is_floating_point and again <= _UNROUNDED_READS:
         return False
     # Written once and read by all users but the first, against computed by each: arithmetic is nearly free on a GPU.
     return again * (users - 1) > users
+
+
+def _is_as_large(sizes: Sequence[Size], than: Sequence[Size]) -> bool:
+    """Whether a buffer takes much of the time in which a value of these sizes is read: not a row's statistics, say, or a table of channels."""
+    return not is_static((*sizes, *than)) or constant_product(sizes) * SMALL_SHARE >= constant_product(than)
 
 
 def _bytes_again(value: Lazy, buffers: Buffers) -> float:
@@ -51,6 +56,8 @@ def _many_reads(value: Lazy, users: int, options: InductorOptions, buffers: Buff
     return len(value.reads) > 16
 
 
+SMALL_SHARE = 16
+"""Of a value's elements, one for so many is small."""
 REALIZE: tuple[tuple[str, Reason], ...] = (
     ("its loop body is too large", _too_large),
     ("several users would compute it again", _costly_and_shared),

@@ -257,15 +257,20 @@ def group_norm_backward(
     g, y = wide(_grouped(grad, n, c, inner, group)), wide(_grouped(x, n, c, inner, group))
     m, r = (to(prims.reshape(v, (n, group, 1, 1)), y.dtype) for v in (mean, rstd))
     normal = prims.mul(prims.sub(y, m), r)
-    scaled = _scaled(g, _per_group(weight, c, group, y.dtype), None)
+    # Sums of each channel of each image serve all three: the large tensors are read once for them.
+    along, total = prims.sum(prims.mul(g, normal), (3,), True, None), prims.sum(g, (3,), True, None)
+    w = _per_group(weight, c, group, y.dtype)
     dtype = weight.dtype if weight is not None else mean.dtype
     by_x = by_weight = by_bias = None
     if mask[0]:
-        by_x = prims.reshape(to(_centred_gradient(scaled, normal, r, (2, 3)), x.dtype), x.sizes)
+        count = count_of(y, (2, 3))
+        shift, slope = (prims.div(prims.sum(_scaled(v, w, None), (2,), True, None), count) for v in (total, along))
+        centred = prims.sub(prims.sub(_scaled(g, w, None), shift), prims.mul(normal, slope))
+        by_x = prims.reshape(to(prims.mul(centred, r), x.dtype), x.sizes)
     if mask[1]:
-        by_weight = _total(prims.mul(g, normal), (0, 3), dtype, (c,))
+        by_weight = _total(along, (0, 3), dtype, (c,))
     if mask[2]:
-        by_bias = _total(g, (0, 3), dtype, (c,))
+        by_bias = _total(total, (0, 3), dtype, (c,))
     return by_x, by_weight, by_bias
 
 
