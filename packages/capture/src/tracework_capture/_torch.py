@@ -29,6 +29,7 @@ from torch._ops import OpOverload as OpOverload
 from torch._ops import OpOverloadPacket as OpOverloadPacket
 from torch.distributions import constraints, distribution
 from torch.fx import _symbolic_trace
+from torch.nested._internal import nested_tensor as _nested
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.optim import optimizer
 from torch.utils import _foreach_utils, checkpoint
@@ -368,6 +369,41 @@ def distributed_tensor_apart(tensor: Any) -> Apart:
         return names, context
     kept, requires_grad = context
     return (*names, "device_mesh"), (kept.placements, kept.tensor_meta, kept.shard_order, requires_grad)
+
+
+NESTED: type = _nested.NestedTensor
+"""The class of nested tensors of torch.jagged layout: values one after the other, and where each row of them begins."""
+
+
+def jagged_values(tensor: Any) -> torch.Tensor:
+    """The values of such a tensor, as a view of it."""
+    return torch._nested_get_values(tensor)
+
+
+def jagged_of(parts: dict[str, Any], ragged: int) -> torch.Tensor:
+    """Such a tensor of its parts, as a view of the values, whose history it continues."""
+    lengths, shortest, longest = (parts.get(name) for name in ("_lengths", "_min_seqlen_tensor", "_max_seqlen_tensor"))
+    return torch._nested_view_from_jagged(
+        parts["_values"], parts["_offsets"], jagged_example(), lengths, ragged, shortest, longest
+    )
+
+
+def jagged_example() -> torch.Tensor:
+    """The one that torch has operators find their class by. It is made at its first use, which no trace is to see."""
+    return _nested._nt_view_dummy()
+
+
+@functools.cache
+def jagged_functions() -> frozenset[Any]:
+    """Functions of torch that the __torch_function__ of nested tensors computes itself."""
+    own = "flatten", "rms_norm"
+    found = {getattr(place, name) for place in (torch, torch.Tensor, torch.nn.functional) for name in own if hasattr(place, name)}
+    return frozenset({torch.nn.functional.scaled_dot_product_attention, *found})
+
+
+def is_nested_size(number: Any) -> bool:
+    """Whether a size is that of rows which differ in length."""
+    return isinstance(number, torch.SymInt) and number.node.is_nested_int()
 
 
 def distributed_tensor_together(

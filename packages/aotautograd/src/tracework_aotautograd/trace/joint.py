@@ -767,7 +767,7 @@ class Trace:
                     instead,
                     functools.partial(_torch.gradients, retain_graph=bool(cuts)),
                 )
-        except RuntimeError as error:  # eager raises this when its backward runs, if it ever does
+        except (RuntimeError, ValueError) as error:  # eager raises this when its backward runs, if it ever does
             raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
         self.hooked = tuple(order) if len(order) > 1 else ()
         arrived, at_views = grads[len(targets) : len(targets) + len(flowing)], grads[len(targets) + len(flowing) :]

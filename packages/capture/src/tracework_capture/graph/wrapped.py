@@ -19,6 +19,7 @@ from .. import _torch
 from .wrapper_context import Context, Incomparable
 
 __all__ = [
+    "Asked",
     "Construct",
     "Gradient",
     "Place",
@@ -78,12 +79,17 @@ class Structure:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Structure:
-        kind = DistributedStructure if _torch.is_distributed_tensor(type(tensor)) else Structure
+        kind = structure_kind(type(tensor))
         names, context = kind.apart(tensor)
         parts = [getattr(tensor, name) for name in names]
         inner = tuple(cls.of_part(part) for part in parts)
-        facts = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.requires_grad
+        facts = *kind.layout_of(tensor), tensor.dtype, tensor.requires_grad
         return kind(type(tensor), tuple(names), kind.context_of(context), inner, *facts)
+
+    @staticmethod
+    def layout_of(tensor: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Its sizes and strides."""
+        return tuple(tensor.shape), tuple(tensor.stride())
 
     @staticmethod
     def apart(tensor: Any) -> _torch.Apart:
@@ -228,6 +234,20 @@ class Structure:
             given[name] = next(parts) if inner is None else inner.value if isinstance(inner, Held) else inner.together(parts)
         return self.made_of(given)
 
+    def passes_gradients(self, tensor: torch.Tensor) -> bool:
+        """Whether gradients of a result of the graph can be taken apart."""
+        return all(map(is_differentiable, self.parts(tensor)))
+
+    def with_history(self, parts: Sequence[Any], gradient: Gradient | None) -> torch.Tensor:
+        """A tensor of these parts whose gradient is taken apart. gradient: that of an input, whose parts come after a carrier."""
+        made: torch.Tensor = _Together.apply(self, gradient, *(parts if gradient is not None else (None, *parts)))
+        return made
+
+    def parts_with_history(self, tensor: torch.Tensor, gradient: Gradient | None) -> tuple[torch.Tensor, ...]:
+        """Its parts, whose gradients are put together; of an input, with a gradient, behind a carrier."""
+        made: tuple[torch.Tensor, ...] = _Apart.apply(self, gradient, tensor)
+        return made
+
     def made_of(self, parts: dict[str, Any]) -> torch.Tensor:
         """A tensor of these parts, by their names."""
         made: torch.Tensor = self.cls.__tensor_unflatten__(parts, self.context.fresh(), self.sizes, self.strides)  # type: ignore[attr-defined]
@@ -281,6 +301,45 @@ class DistributedStructure(Structure):
         if not _torch.is_distributed_tensor(type(gradient)) or gradient.placements == self.placements:
             return gradient
         return gradient.redistribute(placements=self.placements)
+
+
+class JaggedStructure(Structure):
+    """That of a nested tensor. Its sizes are what its class makes of the parts, one of them a number that is equal to none but itself; autograd
+    knows it as a view of its values, so no function of ours passes gradients on."""
+
+    @staticmethod
+    def layout_of(tensor: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (), ()
+
+    @functools.cached_property
+    def holds(self) -> Callable[[Any], bool]:
+        cls, names, keeps = self.cls, self.names, self.keeps
+        dtype, requires_grad = self.dtype, self.requires_grad
+
+        def holds(tensor: Any) -> bool:
+            kind: type = type(tensor)
+            if kind is not cls or tensor.requires_grad is not requires_grad or tensor.dtype is not dtype:
+                return False
+            found, kept = tensor.__tensor_flatten__()
+            return tuple(found) == names and keeps(kept)
+
+        return holds
+
+    def passes_gradients(self, tensor: torch.Tensor) -> bool:
+        return True
+
+    def with_history(self, parts: Sequence[Any], gradient: Gradient | None) -> torch.Tensor:
+        return _torch.jagged_of(dict(zip(self.names, parts, strict=True)), self.context.fresh()["ragged_idx"])
+
+    def parts_with_history(self, tensor: Any, gradient: Gradient | None) -> tuple[torch.Tensor, ...]:
+        return _torch.jagged_values(tensor), *self.parts(tensor)[1:]
+
+
+def structure_kind(cls: type) -> type[Structure]:
+    """What knows the structure of tensors of a class."""
+    if issubclass(cls, _torch.NESTED):
+        return JaggedStructure
+    return DistributedStructure if _torch.is_distributed_tensor(cls) else Structure
 
 
 def agree(given: Sequence[int], known: tuple[Any, ...]) -> bool:
@@ -416,10 +475,8 @@ class Wrap:
         with _torch.torch_functions_off():
             if not structure.requires_grad:
                 return structure.together(iter(parts))
-            tensors = parts if self.gradient is not None else (None, *parts)
             with torch.enable_grad():
-                made: torch.Tensor = _Together.apply(structure, self.gradient, *tensors)
-                return made
+                return structure.with_history(parts, self.gradient)
 
 
 class Unwrap:
@@ -434,8 +491,18 @@ class Unwrap:
             if not self.structure.requires_grad:
                 return tuple(self.structure.parts(tensor))
             with torch.enable_grad():
-                made: tuple[torch.Tensor, ...] = _Apart.apply(self.structure, self.gradient, tensor)
-                return made
+                return self.structure.parts_with_history(tensor, self.gradient)
+
+
+class Asked:
+    """tensors -> what the __torch_function__ of a class makes of a function of torch with them, as its own code, which is not traced, has it."""
+
+    def __init__(self, cls: Any, function: Any) -> None:
+        self.cls, self.function = cls, function
+        self.__name__ = function.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.cls.__torch_function__(self.function, (self.cls,), args, kwargs)
 
 
 class View:

@@ -1,6 +1,6 @@
 """Tensors, modules, settings of torch. A file knows files of lines above its own, and of its own line those before it:
 
-- what is asked of tensors: dtypes, leaves, inference_tensors, indices, extrema, graph_functions, structure
+- what is asked of tensors: dtypes, nested_size, leaves, inference_tensors, indices, extrema, graph_functions, structure
 - who is asked about a call: tensor_attributes, opaque_tensor, overrides
 - settings: modes, context, state, optimizer
 - backward: hooks, backward
@@ -10,7 +10,7 @@
 - modules: module, functional_call, copies
 - regions/, opaque_call
 - the rows of torch's functions, and existing objects: functions, existing, results, collectives,
-  distributed_tensor
+  distributed_tensor, nested
 """
 
 from . import (  # noqa: F401
@@ -36,6 +36,8 @@ from . import (  # noqa: F401
     metadata_mutation,
     modes,
     module,
+    nested,
+    nested_size,
     number_arguments,
     opaque_call,
     opaque_tensor,

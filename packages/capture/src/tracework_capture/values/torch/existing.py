@@ -27,7 +27,7 @@ from .module import ModuleValue
 from .opaque_tensor import foreign_tensor, why_foreign
 from .subclass import existing_subclass_tensor, is_traced
 from .tensor import existing_tensor
-from .wrapper_tensor import existing_wrapper_tensor
+from .wrapper_tensor import existing_wrapper_tensor, is_jagged
 
 
 @wraps(torch.Tensor, torch.nn.Parameter)
@@ -45,7 +45,7 @@ def wrap_tensor_subclass(frame: Frame, obj: Any, source: Source) -> Value:
         return wrap_tensor(frame, obj, source)
     if is_traced(cls):
         return existing_subclass_tensor(frame, obj, source)
-    if is_wrapper(cls) and why_foreign(obj) is None:
+    if is_wrapper(cls) and (is_jagged(obj) or why_foreign(obj) is None):
         return existing_wrapper_tensor(frame, obj, source)
     return foreign_tensor(frame, obj, source, ("tensor_subclass", f"a {cls.__name__}"))
 

@@ -15,13 +15,15 @@ from ..protocol.memory import known_values
 from ..protocol.operators import binary
 from ..protocol.value import Frame, Value
 from .leaves import leaf_of
+from .nested_size import is_nested_size, nested_size
 
 OTHER_NAMES = {"_grad": "grad"}
 """Attributes of tensors that are others under another name."""
 
 
 def shape(frame: Frame, self: AbstractTensor, name: str) -> SequenceValue:
-    return TupleValue([size_value(frame, s) for s in self.example.shape], cls=torch.Size)
+    sizes = [nested_size(frame, self, d) if is_nested_size(s) else size_value(frame, s) for d, s in enumerate(self.example.shape)]
+    return TupleValue(sizes, cls=torch.Size)
 
 
 def fact(frame: Frame, self: AbstractTensor, name: str) -> Value:
@@ -95,7 +97,7 @@ def class_of(frame: Frame, self: AbstractTensor, name: str) -> Value:
 
 TENSOR_ATTRIBUTES = {
     "shape": shape,
-    **dict.fromkeys(("ndim", "dtype", "device", "layout", "requires_grad", "itemsize"), fact),
+    **dict.fromkeys(("ndim", "dtype", "device", "layout", "requires_grad", "itemsize", "is_nested"), fact),
     "is_leaf": is_leaf,
     "nbytes": nbytes,
     # data is not detach(), whose result shares the version: a write to it must not upset what autograd has saved
@@ -103,7 +105,7 @@ TENSOR_ATTRIBUTES = {
     "grad": grad,
     "grad_fn": grad_fn,
     **dict.fromkeys(("is_cuda", "is_cpu", "is_meta", "is_mps", "is_xpu", "is_xla", "is_hpu"), is_on_kind),
-    **dict.fromkeys(("is_mkldnn", "is_quantized", "is_sparse", "is_sparse_csr", "is_nested", "is_vulkan"), is_never),
+    **dict.fromkeys(("is_mkldnn", "is_quantized", "is_sparse", "is_sparse_csr", "is_vulkan"), is_never),
     "__class__": class_of,
     "_version": version,
     "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),

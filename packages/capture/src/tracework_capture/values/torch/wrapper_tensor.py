@@ -18,12 +18,12 @@ from tracework_primops.fake.convert import scaled_strides
 from tracework_primops.fake.distributed import open_distributed_sizes
 
 from ... import _C
-from ..._torch import is_distributed_tensor, torch_functions_off
-from ...dims import marks_of
+from ..._torch import NESTED, is_distributed_tensor, jagged_example, torch_functions_are_on, torch_functions_off
+from ...dims import DimMarks, marks_of
 from ...errors import BreakGraph
 from ...graph.distributed import Masks, fix_sizes
 from ...graph.inputs import LAYOUT, lift_tensor, open_layout, refuse_dim
-from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, View, Wrap, is_differentiable, is_wrapper
+from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, View, Wrap, is_wrapper
 from ...graph.wrapper_context import Context, Incomparable
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ...sources import Attr, Source, TensorSize, TensorStride
@@ -44,6 +44,11 @@ def existing_wrapper_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> 
     """The value of a tensor of the user's program: its plain parts are inputs of the graph."""
     if frame.modes.modes_at_start:  # guards are checked where neither mode nor class is asked
         return frame.break_graph("tensor_subclass", f"{type(obj).__name__} under a mode that began outside")
+    overrides = overrides_torch_function(type(obj))
+    if overrides and not frame.services.torch_functions_on:
+        return frame.break_graph(
+            "tensor_subclass", f"{type(obj).__name__} while torch functions of subclasses are switched off outside"
+        )
     with torch_functions_off():
         structure = known = structure_of(frame, obj)
 
@@ -51,6 +56,8 @@ def existing_wrapper_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> 
             """the tensor is of this class and structure"""
             if not is_asked:
                 return structure.is_of(value)
+            if overrides and not torch_functions_are_on():
+                return False
             with torch_functions_off():
                 return structure.is_of(value)
 
@@ -60,9 +67,9 @@ def existing_wrapper_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> 
         for part, at in places:
             if (why := why_foreign(part)) is not None:
                 frame.break_graph(why[0], f"{at} is {why[1]}")
-        mark_parts(frame, known, obj, source)
+        (mark_rows if is_jagged(obj) else mark_parts)(frame, known, obj, source)
         role = "parameter" if isinstance(obj, torch.nn.Parameter) else "tensor"
-        lifted = leaf_parts if known.requires_grad else plain_nodes
+        lifted = plain_nodes if not known.requires_grad else jagged_parts if is_jagged(obj) else leaf_parts
         structure, numbers, nodes, gradient = lifted(frame, known, obj, source, places, role)
         sizes = [frame.graph.size_node(number) for number in numbers]
         node = frame.graph.plain_node(frame, Wrap(structure, gradient), (*sizes, *nodes))
@@ -105,6 +112,23 @@ def leaf_parts(frame: Frame, known: Structure, obj: Any, source: Source, places:
         node.meta["never_a_view"] = True  # to autograd: a function of its own gives it
     frame.graph.taken_apart.append((tuple(node.name for node in nodes), unwrap))
     return structure, numbers, nodes, gradient
+
+
+def jagged_parts(frame: Frame, known: Structure, obj: Any, source: Source, places: list[Any], role: str) -> Lifted:
+    """The inputs are the parts, the values with the history that they have as a view of the nested tensor."""
+    layouts = [open_layout(frame, part, at, role) for part, at in places]
+    unwrap = Unwrap(known)
+    nodes = tuple(
+        frame.graph.tensor_input(part, source, role, sizes=sizes, strides=strides)
+        for part, (sizes, strides) in zip(unwrap(obj), layouts, strict=True)
+    )
+    frame.graph.taken_apart.append((tuple(node.name for node in nodes), unwrap))
+    return known, [], nodes, None
+
+
+def is_jagged(tensor: Any) -> bool:
+    """Whether it is a nested tensor of torch.jagged layout."""
+    return isinstance(tensor, NESTED)
 
 
 def opened(frame: Frame, known: Structure, obj: Any, source: Source, shapes: Iterator[Any]) -> tuple[Structure, list[Any], Any]:
@@ -164,6 +188,15 @@ def mark_parts(frame: Frame, structure: Structure, obj: Any, source: Source) -> 
             refuse_dim(source, dim, marks.how(dim), "its parts are of several sizes", "make them equal, or maybe_mark_dynamic")
         ranges = {dim: limits for dim, limits in marks.ranges.items() if shares[dim] == 1}
         frame.inputs.marks[at] = replace(marks, static=marks.static | odd, ranges=ranges)
+
+
+def mark_rows(frame: Frame, structure: Structure, obj: Any, source: Source) -> None:
+    """Of the values of a nested tensor the sum of the rows' lengths is open from the start. Other sizes are numbers: their multiples of the odd
+    size, which are the tensor's strides, take no symbols."""
+    jagged_example()
+    ragged = structure.context.fresh()["ragged_idx"] - 1
+    dims = range(obj.dim() - 1)
+    frame.inputs.marks[Attr(source, structure.names[0])] = DimMarks(maybe=frozenset({ragged}), static=frozenset(dims) - {ragged})
 
 
 def paths(structure: Structure, obj: Any, source: Source) -> Any:
@@ -240,7 +273,7 @@ class WrapperTensorValue(SubclassTensorValue):
             raise BreakGraph("cannot_rebuild", f"{self.describe()}, which keeps {error} beside its parts") from error
         numbers: list[Any] = []
         structure = structure.opened(lambda number: type(number) is not int, numbers)
-        if structure.requires_grad and not all(map(is_differentiable, structure.parts(self.example))):
+        if structure.requires_grad and not structure.passes_gradients(self.example):
             raise BreakGraph("cannot_rebuild", f"{self.describe()} with a history, whose parts can have no gradients")
         nodes = [self.graph.size_node(self.graph.symbols.from_symint(number)) for number in numbers]
         parts = [emit.graph_output(node) for node in (*nodes, *part_nodes(self.node, structure))]

@@ -1,0 +1,48 @@
+"""Sizes of nested tensors that are no numbers: how long rows are which differ in length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..._torch import is_nested_size
+from ..protocol.constant import ConstantValue
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Emitter, Frame, Value
+
+
+class NestedSize(Value):
+    """The size of a nested tensor whose rows differ: equal to that of tensors with the same offsets alone, and an argument of operators."""
+
+    cls = int
+
+    def __init__(self, tensor: AbstractTensor, dim: int, node: Any, example: torch.SymInt) -> None:
+        super().__init__()
+        self.tensor, self.dim, self.node, self.example = tensor, dim, node, example
+
+    def as_graph_arg(self, frame: Frame) -> Any:
+        return self.node
+
+    def reload(self, emit: Emitter) -> str:
+        return f"{emit.const(size_of, 'size_of')}({emit.load(self.tensor)}, {self.dim})"
+
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
+        if op not in ("==", "!=") or not (isinstance(other, NestedSize) or other.is_constant()):
+            return frame.break_graph("tensor_subclass", f"{op} of the size of rows that differ")
+        known = other.example if isinstance(other, NestedSize) else other.constant()
+        return ConstantValue(bool(self.example == known) is (op == "=="))
+
+
+def size_of(tensor: torch.Tensor, dim: int) -> Any:
+    """A size of a nested tensor, as a node has it."""
+    return tensor.size(dim)
+
+
+def nested_size(frame: Frame, tensor: AbstractTensor, dim: int) -> Value:
+    """The value of a size that is no number."""
+    node = frame.graph.plain_node(frame, size_of, (tensor.node, dim))
+    return NestedSize(tensor, dim, node, node.meta["example_value"])
+
+
+__all__ = ["is_nested_size", "nested_size"]
