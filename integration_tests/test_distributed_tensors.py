@@ -1,6 +1,7 @@
 """DTensors in compiled functions, and models that parallelize_module splits, in two processes: one graph each, with eager's values, classes,
 placements and gradients, and equal graphs on both ranks."""
 
+import contextlib
 import hashlib
 import itertools
 import warnings
@@ -21,6 +22,7 @@ from torch.distributed.tensor.parallel import (
     PrepareModuleInput,
     RowwiseParallel,
     SequenceParallel,
+    loss_parallel,
     parallelize_module,
 )
 from tracework_capture import DynamicDimError
@@ -77,8 +79,23 @@ def flattened(d):
     return d.flatten() + 1, d.view(-1, 2, 3)[:2].exp()
 
 
-FUNCTIONS = [products, local, whole, sum_over_processes, replicated, asks, made_inside]
-OF_ANY_SIZE = [products, local, whole, sum_over_processes, replicated, rows_by_size, moved, flattened]
+def drawn(d):
+    d.clone().normal_()  # which draws, too, though nobody reads it
+    return F.dropout(d, 0.5) + torch.rand_like(d)
+
+
+def sent_by_one(d):
+    own = torch.arange(15.0).reshape(5, 3) + d.to_local().detach().sum()
+    return distribute_tensor(own, MESH, [Shard(0)]) * 2, distribute_tensor(own, MESH, src_data_rank=1).sum() + d.sum()
+
+
+def made_of_nothing(d):
+    zeros = torch.distributed.tensor.zeros(4, 6, device_mesh=MESH, placements=d.placements)
+    return zeros + d, torch.distributed.tensor.full((2, 2), 3.0, device_mesh=MESH)
+
+
+FUNCTIONS = [products, local, whole, sum_over_processes, replicated, asks, made_inside, drawn, sent_by_one, made_of_nothing]
+OF_ANY_SIZE = [products, local, whole, sum_over_processes, replicated, rows_by_size, moved, flattened, drawn]
 PLACEMENTS = [Shard(0), Shard(1), Replicate()]
 ROWS = [4, 6, 10, 8, 5, 7]
 """Numbers of rows; five and seven are not the same on both ranks."""
@@ -96,6 +113,7 @@ def data(placement: Any, rows: int = 4) -> Any:
 def run(f: Callable[..., Any], placement: Any, rows: int = 4) -> list[Any]:
     """Results, and the gradient."""
     d = data(placement, rows)
+    torch.manual_seed(dist.get_rank())
     found = f(d)
     results = list(found) if isinstance(found, tuple) else [found]
     sum(plain(result, whole=True).square().sum() for result in results).backward()
@@ -230,6 +248,26 @@ def marked() -> None:
         compiled(d)
 
 
+def loss_in_parts() -> None:
+    """What is compiled under loss_parallel() is for calls under it."""
+    compiled = tracework.compile(lambda d, target: F.cross_entropy(d, target), fullgraph=True)
+    target = torch.tensor([0, 2, 4, 1])
+    for within in (True, False, True):
+        d, e = data(Shard(1)), data(Shard(1))
+        with loss_parallel() if within else contextlib.nullcontext():
+            losses = [
+                F.cross_entropy(d, target if within else whole_of(target)),
+                compiled(e, target if within else whole_of(target)),
+            ]
+            for loss in losses:
+                loss.backward()
+        check([losses[1], e.grad], [losses[0], d.grad], f"a loss, within {within}")
+
+
+def whole_of(tensor: torch.Tensor) -> DTensor:
+    return distribute_tensor(tensor, MESH, [Replicate()], src_data_rank=None)
+
+
 def compare(rank: int, store: str) -> None:
     """All of it, in one of two processes."""
     global MESH
@@ -246,10 +284,11 @@ def compare(rank: int, store: str) -> None:
         any_size(f, placement)
     if open_distributed_sizes():
         marked()
+    loss_in_parts()
     compiled = tracework.compile(rows_by_size, fullgraph=True)
     for rows in (4, 6, 8):
         check(run(compiled, Shard(0), rows), run(rows_by_size, Shard(0), rows), f"{rows} rows")
-    for f in (whole, sum_over_processes, replicated, made_inside):
+    for f in (whole, sum_over_processes, replicated, made_inside, drawn, sent_by_one):
         check(run(tracework.compile(f, fullgraph=True), Shard(0)), run(f, Shard(0)), f.__name__)
     for make in (columns_and_rows, sequences):
         train(make)

@@ -4,7 +4,6 @@ along the other, with eager's losses, compiled in the first step alone, and alik
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -205,9 +204,5 @@ def compare(rank: int, store: str) -> None:
     dist.destroy_process_group()
 
 
-@pytest.mark.skipif(
-    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
-    reason="before torch 2.13 a DTensor is taken apart otherwise, and breaks the graph",
-)
 def test_four_processes(tmp_path):
     mp.spawn(compare, (str(tmp_path / "store"),), nprocs=WORLD)

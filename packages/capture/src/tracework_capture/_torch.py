@@ -427,6 +427,20 @@ def distributed_tensor_together(
     return made
 
 
+def handlers_of_distributed() -> int:
+    """How many operators of DTensors are replaced; loss_parallel() replaces some."""
+    api: Any = sys.modules.get("torch.distributed.tensor._api")
+    return 0 if api is None else len(api.DTensor._op_dispatcher._custom_op_handlers)
+
+
+def sets_generators(tensor: Any) -> bool:
+    """Whether numbers that are drawn for a DTensor depend on where its parts are: the state of a generator is set for them. Elsewhere, as on a CPU,
+    they are drawn for the local part alone."""
+    mesh = tensor.device_mesh
+    handle: Any = sys.modules["torch.distributed.device_mesh"]._get_device_handle(mesh.device_type)
+    return hasattr(handle, "set_rng_state") or sys.modules["torch.distributed.tensor._random"]._rng_tracker is not None
+
+
 def placements_of_gradient(placements: Any) -> Any:
     """How a gradient is shared of a tensor that is shared so: that of a sum over processes is the same for each of its terms."""
     if not any(placement.is_partial() for placement in placements):

@@ -12,7 +12,6 @@ import torch
 import torch.fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 disabled_torch_function = torch._C._disabled_torch_function_impl
@@ -170,17 +169,7 @@ def wait_tensor() -> Any:
     return torch.ops._c10d_functional.wait_tensor.default
 
 
-KEPT_BY_SIZES = ("_dispatch", "_redistribute", "_sharding_prop")
-"""Modules of torch.distributed.tensor that keep answers by sizes, unless they are told that somebody traces."""
-
-
-def dispatch_modes() -> list[Any]:
-    """The dispatch modes that this thread is in, the innermost last."""
-    return list(_python_dispatch._get_current_dispatch_mode_stack())
-
-
 __all__ = [
-    "KEPT_BY_SIZES",
     "ARANGE_COUNTS_BROKEN_STEPS",
     "CLAMPS_AT_LIMITS",
     "COMPOSITES_TAKE_SYMBOLS",
@@ -196,7 +185,6 @@ __all__ = [
     "composite_of_cpp",
     "deny_data_pointer",
     "disabled_torch_function",
-    "dispatch_modes",
     "fake_context",
     "fake_kernel",
     "fused_sdp_choice",

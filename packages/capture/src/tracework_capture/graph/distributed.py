@@ -72,5 +72,6 @@ def refuse_draws(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         given = dict(zip(("input", "p", "training"), args)) | kwargs
         if given.get("training", given.get("train", True)) is False or given.get("p") in (0, 0.0):
             return
-    if any(isinstance(arg, torch.Tensor) and _torch.is_distributed_tensor(type(arg)) for arg in (*args, *kwargs.values())):
+    tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor) and _torch.is_distributed_tensor(type(t))]
+    if any(_torch.sets_generators(tensor) for tensor in tensors):
         raise BreakGraph("tensor_subclass", f"{name} of a DTensor, which sets the state of a generator")

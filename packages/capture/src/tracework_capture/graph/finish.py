@@ -35,7 +35,8 @@ from .changed_inputs import INPUT_CHANGES, PLAIN, around_of, in_modes, with_chan
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
 from .replaced import check_replaced
 from .settings import end_autocast, left, refuse_open_managers, settings_written
-from .wrapped import Unwrap
+from .wrapped import Structure, Unwrap, is_wrapper, part_nodes
+from .wrapper_context import Incomparable
 
 if TYPE_CHECKING:
     from ..values.protocol.value import Frame
@@ -160,6 +161,12 @@ def make_graph(frame: Frame, stop: Returned | Break, writer: CodeWriter) -> Capt
             place = next(i for i, part in enumerate(example) if isinstance(part, torch.Tensor))
             example = example[place]
             node = builder.bare_node(operator.getitem, (node, place), example)
+        if is_wrapper(type(example)):
+            try:
+                node = part_nodes(node, Structure.of(example))[0]
+            except Incomparable:  # an embedding of which this process has some rows: what is no row was not asked for
+                continue
+            example = node.meta["example_value"]
         if example.requires_grad:
             node, example = builder.graph.call_method("detach", (node,)), example.detach()
             node.meta["example_value"] = node.meta["val"] = example

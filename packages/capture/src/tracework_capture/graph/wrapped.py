@@ -8,6 +8,7 @@ eager, by the class's own code, whoever runs the graph on tensors or fakes.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "Wrap",
     "is_differentiable",
     "is_wrapper",
+    "part_nodes",
     "plain_parts",
 ]
 
@@ -503,6 +505,17 @@ class Asked:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.cls.__torch_function__(self.function, (self.cls,), args, kwargs)
+
+
+def part_nodes(node: fx.Node, structure: Structure) -> list[fx.Node]:
+    """Nodes of the plain parts of a node's tensor, in order."""
+    unwrap = Unwrap(structure)
+    made = node.graph.call_function(unwrap, (node,))
+    parts = [node.graph.call_function(operator.getitem, (made, place)) for place in range(structure.count)]
+    found = unwrap(node.meta["example_value"])
+    for each, example in zip((made, *parts), (found, *found), strict=True):
+        each.meta.update(example_value=example, val=example, stack=node.meta.get("stack"), stack_trace=node.meta.get("stack"))
+    return parts
 
 
 class View:

@@ -330,6 +330,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "cuda_initialized": torch.cuda.is_initialized,
     "distributed": _torch.distributed_is_initialized,
     "default_group": _torch.default_group,
+    "handlers_of_distributed": _torch.handlers_of_distributed,
     "onnx_export": _torch.under_onnx_export,
     "fx_tracing": _torch.under_fx_tracing,
     **{name: read for name, (read, _) in _torch.FLAGS.items()},

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from .. import _torch
 from . import NotComputed
 
-__all__ = ["IN_PLACE", "Done", "facts_of_group", "root_in_group", "text_of_operation"]
+__all__ = ["IN_PLACE", "Done", "distribute_tensor", "facts_of_group", "root_in_group", "text_of_operation"]
 
 OPERATIONS = {getattr(dist.ReduceOp, name.upper()): name for name in "sum avg product min max band bor bxor".split()}
 """Reduction -> how functional collectives call it."""
@@ -214,6 +214,19 @@ def all_to_all_single(
         raise NoFunctionalForm("all_to_all_single of splits that do not add up")
     result = _functional.wait_tensor(_functional.all_to_all_single(input, received, sent, name))
     return _write([output], [result], async_op)
+
+
+def distribute_tensor(tensor: Any, device_mesh: Any = None, placements: Any = None, *, src_data_rank: Any = 0) -> Any:
+    """torch.distributed.tensor.distribute_tensor from one rank: all of it is sent along each dim of the mesh, and every rank takes its part."""
+    api: Any = torch.distributed.tensor
+    if device_mesh is None or isinstance(tensor, api.DTensor) or tensor.requires_grad or not tensor.is_contiguous():
+        raise NoFunctionalForm(
+            "distribute_tensor, without src_data_rank=None, of a tensor that has gaps or gradients, or without a mesh"
+        )
+    whole = tensor.to(device_mesh.device_type)
+    for dim in range(device_mesh.ndim):
+        whole = _functional.wait_tensor(_functional.broadcast(whole, src_data_rank, device_mesh.get_group(dim).group_name))
+    return api.distribute_tensor(whole, device_mesh, placements, src_data_rank=None)
 
 
 IN_PLACE: dict[str, Callable[..., Any]] = {

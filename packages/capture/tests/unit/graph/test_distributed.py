@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
+from tracework_capture import _torch
 from tracework_capture.errors import BreakGraph
 from tracework_capture.graph import distributed
 from tracework_capture.graph.distributed import Masks, refuse_draws
@@ -35,12 +36,10 @@ def tensor():
     dist.destroy_process_group()
 
 
-@pytest.mark.skipif(
-    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
-    reason="before torch 2.13 a DTensor is taken apart otherwise, and breaks the graph",
-)
-def test_calls_that_draw(tensor):
+def test_calls_that_draw(tensor, monkeypatch):
     dropout, attention = torch.nn.functional.dropout, torch.nn.functional.scaled_dot_product_attention
+    refuse_draws(dropout, (tensor,), {})  # on a CPU
+    monkeypatch.setattr(_torch, "sets_generators", lambda tensor: True)
     for call in ((dropout, (tensor,), {}), ("normal_", (tensor,), {}), (attention, (tensor,) * 3, {"dropout_p": 0.5})):
         with pytest.raises(BreakGraph):
             refuse_draws(*call)

@@ -1,39 +1,79 @@
 """DTensors of fakes whose sizes are symbols. How torch distributes an operator it keeps by sizes, which symbols are no keys for, and finds shapes of
-results on fakes of its own, which know nothing of our symbols. Where fakes of ours with symbols are on their way it asks here instead."""
+results on fakes of its own, which know nothing of our symbols. Where it is asked about sizes that are symbols of ours, the answer is given here.
+"""
 
 from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from .. import _torch
 from ..symbols.expr import Expr
+from ..symbols.symint import Node
+from ..symbols.table import SymbolTable
 from .mode import FakeMode
 
 __all__ = ["open_distributed_sizes"]
 
 
-def _traced() -> FakeMode | None:
-    """The mode whose fakes are on their way, where they may have symbols."""
-    for mode in reversed(_torch.dispatch_modes()):
-        if isinstance(mode, FakeMode):
-            return mode if mode.table is not None and mode.table.has_symbols else None
-    return None
+def table_of(asked: Any) -> SymbolTable | None:
+    """The table of the first symbol among sizes, facts of tensors, arguments of an operator."""
+    if isinstance(asked, (torch.SymInt, torch.SymBool)):
+        return asked.node.table if isinstance(asked.node, Node) else None
+    if isinstance(asked, (tuple, list)):
+        return next(filter(None, map(table_of, asked)), None)
+    if isinstance(asked, dict):
+        return table_of(tuple(asked.values()))
+    if hasattr(asked, "args_schema"):
+        return table_of((asked.args_schema, asked.kwargs_schema))
+    return table_of(asked.tensor_meta) if hasattr(asked, "tensor_meta") else None
 
 
-def _are_we_tracing(asked: Callable[[], bool]) -> bool:
-    """Whether nothing is kept by sizes."""
-    return _traced() is not None or asked()
+def _kept(asked: Any, *args: Any, **kwargs: Any) -> Any:
+    """What is kept by sizes, but of symbols."""
+    return (asked if table_of(args) is None else asked.__wrapped__)(*args, **kwargs)
+
+
+def _kept_by(asked: Callable[..., Any], cache: Any, *args: Any, **kwargs: Any) -> Any:
+    return asked(cache, *args, **kwargs) if table_of(args) is None else cache.cache.__wrapped__(*args, **kwargs)
+
+
+def _planner(asked: Callable[..., Any], mesh: Any, facts: Any) -> Any:
+    """What plans how a tensor of these facts is distributed otherwise."""
+    kind = asked.__globals__["DTensorRedistributePlanner"]  # type: ignore[attr-defined]  # of a function
+    return asked(mesh, facts) if table_of(facts) is None else kind(mesh, facts)
+
+
+class _Shapes(threading.local):
+    """table: of the symbols of an operator whose shapes are asked for."""
+
+    table: SymbolTable | None = None
+
+
+_shapes = _Shapes()
+
+
+def _shapes_of(asked: Callable[..., Any], propagator: Any, operator: Any) -> Any:
+    """Shapes of what an operator gives."""
+    before, _shapes.table = _shapes.table, table_of(operator)
+    try:
+        return asked(propagator, operator)
+    finally:
+        _shapes.table = before
 
 
 def _detect_fake_mode(asked: Callable[..., Any], *args: Any) -> Any:
-    """On whose fakes shapes of results are found: on ours nothing records it."""
-    mode = _traced()
-    return FakeMode(mode.table) if mode is not None else asked(*args)
+    """On whose fakes they are found: on ours nothing records it."""
+    return asked(*args) if _shapes.table is None else FakeMode(_shapes.table)
+
+
+def _statically_known_true(asked: Callable[[Any], bool], question: Any) -> bool:
+    """Of our symbols it becomes a condition, so that the answer is that of the numbers."""
+    return asked(question) if table_of(question) is None else bool(question)
 
 
 Form = dict[Any, float]
@@ -92,52 +132,60 @@ def _is_least(form: Form, other: Form) -> bool:
 def _spec_to_bytes(asked: Callable[[Any], Any], spec: Any) -> Any:
     """How many bytes a distributed tensor has."""
     count = asked(spec)
-    if not isinstance(count, torch.SymInt) or (mode := _traced()) is None:
+    if (table := table_of(count)) is None:
         return count
     size = count.node.value
     form = {product: float(often) for product, often in size.terms.items()} if isinstance(size, Expr) else {(): float(size)}
-    return Cost.of(float(mode.table.hint(size)), form, (size,))
+    return Cost.of(float(table.hint(size)), form, (count,))
 
 
 def _select_min_cost_strategy(asked: Callable[..., Any], strategy: Any, *args: Any) -> Any:
     """The way to distribute an operator that costs least. It is chosen for the sizes at hand, which are fixed unless it costs least for all."""
-    chosen, mode = asked(strategy, *args), _traced()
-    if mode is not None and len(strategy.strategies) > 1:
+    chosen = asked(strategy, *args)
+    if len(strategy.strategies) > 1:
         costs = [sum(cost for row in spec.redistribute_cost for cost in row) for spec in strategy.strategies]
-        least = next(cost for cost, spec in zip(costs, strategy.strategies) if spec is chosen)
-        if not all(_is_least(_form(least), _form(cost)) for cost in costs):
-            for size in dict.fromkeys(size for cost in costs for size in getattr(cost, "made_of", ())):
-                mode.table.fix(size)
+        if any(isinstance(cost, Cost) for cost in costs):
+            least = next(cost for cost, spec in zip(costs, strategy.strategies) if spec is chosen)
+            if not all(_is_least(_form(least), _form(cost)) for cost in costs):
+                for size in (size for cost in costs for size in getattr(cost, "made_of", ())):
+                    int(size)
     return chosen
 
 
-def _transforms(asked: Any, *args: Any, **kwargs: Any) -> Any:
-    """What brings a tensor from one distribution to another."""
-    return (asked if _traced() is None else asked.__wrapped__)(*args, **kwargs)
-
-
-def _statically_known_true(asked: Callable[[Any], bool], question: Any) -> bool:
-    """Of symbols of ours it becomes a condition, so that the answer is that of the numbers."""
-    return bool(question) if isinstance(question, torch.SymBool) and _traced() is not None else asked(question)
-
-
-QUESTIONS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
-    *((f"torch.distributed.tensor.{module}", "_are_we_tracing", _are_we_tracing) for module in _torch.KEPT_BY_SIZES),
-    ("torch.distributed.tensor._collective_utils", "spec_to_bytes", _spec_to_bytes),
-    ("torch.distributed.tensor._redistribute", "_gen_transform_infos", _transforms),
-    ("torch.distributed.tensor._sharding_prop", "detect_fake_mode", _detect_fake_mode),
-    ("torch.distributed.tensor._sharding_prop", "_select_min_cost_strategy", _select_min_cost_strategy),
-    ("torch.distributed.tensor._ops._tensor_ops", "statically_known_true", _statically_known_true),
+PLACES: tuple[tuple[str, str, Callable[..., Any]], ...] = (
+    ("_collective_utils", "spec_to_bytes", _spec_to_bytes),
+    ("_ops._tensor_ops", "statically_known_true", _statically_known_true),
+    ("_redistribute", "_gen_transform_infos", _kept),
+    ("_redistribute", "get_redistribute_planner", _planner),
+    ("_sharding_prop", "LocalLRUCache.__call__", _kept_by),
+    ("_sharding_prop", "ShardingPropagator._propagate_tensor_meta_non_cached", _shapes_of),
+    ("_sharding_prop", "_select_min_cost_strategy", _select_min_cost_strategy),
+    ("_sharding_prop", "detect_fake_mode", _detect_fake_mode),
 )
-"""Module, what it asks, and the answer, which is given what torch would answer."""
+"""Module of torch.distributed.tensor, function or method of it, and the answer, which is given what torch would answer with."""
 
 
 @functools.cache
 def open_distributed_sizes() -> bool:
     """From here on DTensors may be made of fakes with symbols. Whether they may with this torch."""
-    places = [(sys.modules.get(module), name, answer) for module, name, answer in QUESTIONS]
-    if not all(hasattr(module, name) for module, name, _ in places):
-        return False
-    for module, name, answer in places:
-        setattr(module, name, functools.partial(answer, getattr(module, name)))
+    found: list[tuple[Any, str, Callable[..., Any]]] = []
+    for module, name, answer in PLACES:
+        owner, _, attribute = name.rpartition(".")
+        holder: Any = sys.modules.get(f"torch.distributed.tensor.{module}")
+        holder = getattr(holder, owner, None) if owner else holder
+        if not hasattr(holder, attribute):
+            return False
+        found.append((holder, attribute, answer))
+    for holder, name, answer in found:
+        setattr(holder, name, answering(getattr(holder, name), answer))
     return True
+
+
+def answering(asked: Callable[..., Any], answer: Callable[..., Any]) -> Callable[..., Any]:
+    """A function, or a method, that answers in the place of one."""
+
+    @functools.wraps(asked)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return answer(asked, *args, **kwargs)
+
+    return function

@@ -12,9 +12,10 @@ from typing import Any
 
 from ..._torch import Placement
 from ...graph.wrapped import Construct
+from ...polyfills.collectives import distribute_tensor
 from ...sources import Const, Source
 from ..objects.construction import MADE_IN_GRAPHS
-from ..protocol.calls import Handler, Policy, call
+from ..protocol.calls import Handler, Policy, call, traced
 from ..protocol.constant import ConstantValue, fold, literal
 from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps_named
@@ -82,11 +83,22 @@ NODES: dict[str, tuple[str | None, Any, Any]] = {
     "DTensor.full_tensor": (None, None, None),
     "DTensor.redistribute": (None, None, None),
     "DTensor.to_local": (None, None, None),
-    "distribute_tensor": ("src_data_rank", 0, None),
+    **dict.fromkeys(("empty", "full", "ones", "zeros"), (None, None, None)),
 }
 """Function of torch.distributed.tensor -> the argument that has to be so, and its default."""
 for _name, _argument in NODES.items():
     call(f"{API}.{_name}", f"torch.distributed.tensor.{_name}", policy=Policy.NODE)(node(_name, *_argument))
+
+
+@call(f"{API}.distribute_tensor", "torch.distributed.tensor.distribute_tensor", policy=Policy.NODE)
+def distribute(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """distribute_tensor(...), which sends a tensor from one rank, unless each has it."""
+    sent = kwargs.get("src_data_rank", ConstantValue(0))
+    how = DISTRIBUTE if sent.is_constant() and sent.constant() is None else SEND
+    return how(frame, args, kwargs)
+
+
+DISTRIBUTE, SEND = node("distribute_tensor", None, None, None), traced(distribute_tensor)
 
 
 def attribute(name: str) -> Handler:

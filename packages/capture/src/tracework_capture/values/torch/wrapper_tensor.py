@@ -5,7 +5,6 @@ Its example is a tensor of the class made of fakes. A __torch_function__ of the 
 
 from __future__ import annotations
 
-import operator
 import types
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +22,8 @@ from ...dims import DimMarks, marks_of
 from ...errors import BreakGraph
 from ...graph.distributed import Masks, fix_sizes
 from ...graph.inputs import LAYOUT, lift_tensor, open_layout, refuse_dim
-from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, View, Wrap, is_wrapper
+from ...graph.settings import guard_state
+from ...graph.wrapped import Construct, Gradient, Place, Structure, Unwrap, View, Wrap, is_wrapper, part_nodes
 from ...graph.wrapper_context import Context, Incomparable
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ...sources import Attr, Source, TensorSize, TensorStride
@@ -366,6 +366,7 @@ def meet_distributed(frame: Frame, example: Any) -> None:
             frame.break_graph("tensor_subclass", "a DTensor with a size that changes")
     if frame.graph.masks is None:
         frame.graph.masks = Masks()
+        guard_state(frame, "handlers_of_distributed")
 
 
 OPERATORS = frozenset(
@@ -390,17 +391,6 @@ def version_of(example: torch.Tensor) -> int:
 def counting(emit: Emitter, value: Value, writes: int) -> str:
     """The statement that counts writes to a tensor."""
     return f"{emit.const(count_writes, 'count_writes')}({emit.load(value)}, {writes})"
-
-
-def part_nodes(node: fx.Node, structure: Structure) -> list[fx.Node]:
-    """Nodes of the plain parts of a node's tensor, in order."""
-    unwrap = Unwrap(structure)
-    made = node.graph.call_function(unwrap, (node,))
-    parts = [node.graph.call_function(operator.getitem, (made, place)) for place in range(structure.count)]
-    found = unwrap(node.meta["example_value"])
-    for each, example in zip((made, *parts), (found, *found), strict=True):
-        each.meta.update(example_value=example, val=example, stack=node.meta.get("stack"), stack_trace=node.meta.get("stack"))
-    return parts
 
 
 def wrapper_result(frame: Frame, node: fx.Node, example: Any) -> Value:
