@@ -31,7 +31,17 @@ def with_holes(lengths):
 
 torch.manual_seed(0)
 linear, norm = torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)
+queries, keys = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+
+def attention(x, **options):
+    q, k, v = (made.unflatten(-1, (2, 4)).transpose(1, 2) for made in (queries(x), keys(x), linear(x)))
+    return F.scaled_dot_product_attention(q, k, v, **options).transpose(1, 2).flatten(-2) + x
+
+
 PROGRAMS = {
+    "attention": attention,
+    "scaled attention": lambda x: attention(x, scale=0.5),
     "pointwise": lambda x: x.sin() * 2 + 1 - x,
     "functions": lambda x: torch.where(x > 0, F.gelu(x), torch.zeros_like(x)),
     "linear": lambda x: linear(x).relu(),

@@ -388,6 +388,18 @@ def jagged_of(parts: dict[str, Any], ragged: int) -> torch.Tensor:
     )
 
 
+def jagged_padded(tensor: Any) -> torch.Tensor:
+    """Its rows, as long as the longest one."""
+    return torch.nested.to_padded_tensor(tensor, 0.0)
+
+
+def jagged_of_padded(padded: torch.Tensor, like: Any) -> torch.Tensor:
+    """(batch, rows, ...), of which the rows of another nested tensor are taken."""
+    known = like._maybe_min_seqlen, like._maybe_max_seqlen
+    made: torch.Tensor = _nested.nested_from_padded(padded, like.offsets(), 1, *known, like._values.shape[like._ragged_idx - 1])
+    return made
+
+
 def jagged_example() -> torch.Tensor:
     """The one that torch has operators find their class by. It is made at its first use, which no trace is to see."""
     return _nested._nt_view_dummy()

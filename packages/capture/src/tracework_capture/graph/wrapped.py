@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from .. import _torch
+from .nested_attention import attend, is_attended_here
 from .wrapper_context import Context, Incomparable
 
 __all__ = [
@@ -504,6 +505,8 @@ class Asked:
         self.__name__ = function.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.function is torch.nn.functional.scaled_dot_product_attention and is_attended_here(args, kwargs):
+            return attend(*args, **kwargs)
         return self.cls.__torch_function__(self.function, (self.cls,), args, kwargs)
 
 

@@ -460,3 +460,11 @@ def embedding_bag_forward_only(weight: TensorSpec, indices: TensorSpec, offsets:
     if found is NotImplemented or mode:
         return found
     return *found[:2], fresh(offsets, offsets.sizes, found[2].dtype), fresh(offsets, offsets.sizes, found[2].dtype)
+
+
+@row("_padded_dense_to_jagged_forward.default")
+def padded_dense_to_jagged(dense: TensorSpec, offsets: Sequence[TensorSpec], total_L: Size | None = None) -> TensorSpec:
+    check(dense.ndim >= 2 and len(offsets) == 1)
+    if total_L is None:
+        raise DataDependentError("aten._padded_dense_to_jagged_forward without total_L")
+    return fresh(dense, (total_L, *dense.sizes[2:]))
