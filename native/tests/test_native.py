@@ -35,6 +35,7 @@ def built(tmp_path_factory):
         if not (folder / "libtracework.so").exists():
             torch_folder = Path(torch.__file__).parent
             configure = ["cmake", "-S", str(NATIVE), "-B", str(folder), f"-DCMAKE_PREFIX_PATH={torch_folder}"]
+            configure.append("-DCMAKE_CXX_FLAGS_RELEASE=-O1")  # compiled in two thirds of the time
             for command in (configure, ["cmake", "--build", str(folder), "--parallel", "2"]):
                 subprocess.run(command, check=True, timeout=BUILD_SECONDS)
     return folder
@@ -489,7 +490,7 @@ def test_keys(native, tmp_path):
 
 ONLY_PYTHON = {
     "prims.uniform": (lambda x: x + torch.rand_like(x), (x(3),)),
-    "prims.grid_sample": (lambda a, g: nn.functional.grid_sample(a, g), (x(1, 2, 5, 5), x(1, 3, 3, 2))),
+    "prims.grid_sample": (lambda a, g: nn.functional.grid_sample(a, g, align_corners=False), (x(1, 2, 5, 5), x(1, 3, 3, 2))),
 }
 
 
