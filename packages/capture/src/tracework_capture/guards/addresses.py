@@ -143,7 +143,7 @@ def digest_of_attribute(static: Any, depth: int = 4) -> str:
         return f"{kind.__name__} {sorted(parts) if kind in (set, frozenset) else parts}"
     if kind is dict and depth:
         return f"dict {[(digest_of_attribute(k, depth - 1), digest_of_attribute(v, depth - 1)) for k, v in static.items()]}"
-    if kind in _GENERIC:
+    if kind in _GENERIC or module_of(kind) == "typing_extensions":
         return f"annotation {kind.__name__}"
     if kind.__name__ == "PyCapsule":
         return "capsule"
@@ -259,6 +259,9 @@ def _made_address(obj: Any, kind: Any) -> list[Any] | None:
     if kind.__module__ == "numpy":
         path = _path_to(obj, "numpy", getattr(obj, "__name__", None))
         return None if path is None else ["builtin", *path]
+    if issubclass(kind, _torch.HigherOrderOperator):
+        is_torchs = module_of(kind).partition(".")[0] == "torch" and getattr(torch.ops.higher_order, obj.name(), None) is obj
+        return ["higher order", obj.name()] if is_torchs else None
     if not issubclass(kind, enum.Enum):
         return None
     if issubclass(kind, enum.Flag) and obj.name not in kind.__members__:  # several at once
@@ -442,6 +445,8 @@ def object_at(address: list[Any]) -> Any:
         return sys.modules
     if kind == "operators":
         return _torch.operators_of(module)
+    if kind == "higher order":
+        return getattr(torch.ops.higher_order, module)
     if kind == "packets":
         return vars(_torch.operators_of(module))
     if kind in ("module", "namespace"):

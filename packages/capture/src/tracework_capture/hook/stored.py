@@ -63,8 +63,8 @@ FREE_OPTIONS = frozenset(
 """Fields of CaptureOptions that do not change what is captured; of what observes, the backend knows."""
 REFUSED_OPTIONS = ("guard_filter_fn", "shapes")
 """Those with which nothing is stored."""
-OPERATORS = ("torch", "operator", "_operator", "builtins", "math")
-"""Where the functions come from that a stored entry's graph may call."""
+OPERATORS = ("torch", "operator", "_operator", "builtins", "math", "tracework_primops")
+"""Where the functions come from that a stored entry's graph may call; ours have no state."""
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def check_operators(graph: torch.fx.Graph) -> set[Any]:
                 operators |= check_operators(inner)
             continue
         if namespace is None and _module_of(target) not in OPERATORS:
-            raise NotPortable(f"{target} is called, which is not torch's own")
+            raise NotPortable(f"{target} is called, which is neither torch's own nor ours")
         if namespace is not None:
             operators.add(target)
         for value in (*node.args, *node.kwargs.values()):

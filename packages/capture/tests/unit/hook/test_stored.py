@@ -20,6 +20,7 @@ from tracework_capture.contracts import ENTRIES, RECIPE, SYMBOLIC_SIZES
 from tracework_capture.hook import compile_frame, stored
 
 PROGRAM = """
+import torch.nn.attention.flex_attention
 import torch.nn.utils.parametrize
 import collections
 import dataclasses
@@ -252,6 +253,12 @@ mixer = Mixed()
 def dispatched(x):
     return mixer.scale * mixer.mix(3, kind_of("text", kind_of(3, x)))
 
+def attends(x):
+    def changed(score, b, h, i, j):
+        return score * 2 + (i - j) * SCALE
+    y = x.view(1, 1, 2, 2)
+    return torch.nn.attention.flex_attention.flex_attention(y, y, y, score_mod=changed)
+
 def arrays(x):
     return x * float(numpy.sqrt(16.0))
 
@@ -345,6 +352,7 @@ RUNS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "remembering": lambda module: module.remembering,
     "decorated": lambda module: module.decorated,
     "arrays": lambda module: module.arrays,
+    "attends": lambda module: module.attends,
     "dispatched": lambda module: module.dispatched,
     "local": lambda module: module.classes_of(2, 5)().forward,
     "compared": lambda module: module.compared,
@@ -481,6 +489,9 @@ CHANGES = {
     "what a method calls for a class": Change("dispatched", old="value * 2", new="value * 4"),
     "what a descriptor does": Change("dispatched", old="self.by * 2", new="self.by * 3"),
     "what a descriptor holds": Change("dispatched", old="Scaled(4)", new="Scaled(5)"),
+    "nothing, attention": Change("attends", served=True),
+    "what changes the scores": Change("attends", old="score * 2 +", new="score / 2 +"),
+    "what changes the scores reads": Change("attends", old="SCALE = 2", new="SCALE = 3"),
     "nothing, arrays": Change("arrays", served=True),
     "the default dtype": Change(does=lambda m: torch.set_default_dtype(torch.float64)),
     "sizes": Change(argument=torch.arange(5.0)),
