@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import builtins
 import dis
+import enum
+import functools
 import hashlib
+import sys
 import types
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -17,7 +20,8 @@ from typing import Any
 
 from .. import _torch
 from ..code_origin import is_of_torch
-from .addresses import address_of, digest_of_attribute, digest_of_code
+from .addresses import address_of, digest_of_attribute, digest_of_code, digest_of_member
+from .classes import HEAP_TYPE, attributes_of, module_of
 from .store import NotPortable
 
 TORCHS = ("aten", "prims", "prim")
@@ -60,31 +64,81 @@ def _digest_of_defined(operator: Any) -> str:
 
 
 def _reached(value: Any, seen: dict[int, int]) -> Any:
-    """What a function reads. seen: numbers of the functions that were met, by id."""
+    """What a function reads. seen: numbers of the functions and classes that were met, by id."""
+    kind: Any = type(value)
     if isinstance(value, types.ModuleType):
-        if value.__name__.partition(".")[0] in _MODULES:
-            return value.__name__
-        raise NotPortable(f"module {value.__name__} is read by the rule of an operator")
-    if not isinstance(value, types.FunctionType):
-        return address_of(value) if isinstance(value, (type, types.BuiltinFunctionType)) else digest_of_attribute(value)
+        return _named(value.__name__)
+    if kind in _CONTAINERS:
+        parts = [_reached(part, seen) for part in (value.items() if kind is dict else value)]
+        return [kind.__name__, sorted(parts, key=repr) if kind in (set, frozenset) else parts]
+    held = {name: getattr(value, name) for name in _HOLDERS.get(kind, ())}
+    if held:
+        own = address_of(value) if kind is functools._lru_cache_wrapper else kind.__qualname__
+        return [own, [(name, _reached(part, seen)) for name, part in held.items() if part is not None]]
+    if isinstance(value, types.BuiltinFunctionType) and value in _READ_UNSEEN:
+        raise NotPortable(f"{value.__name__}() is called by the rule of an operator")
+    if not isinstance(value, (type, types.FunctionType)):
+        return address_of(value) if isinstance(value, types.BuiltinFunctionType) else digest_of_attribute(value)
     if id(value) in seen:
         return seen[id(value)]
     seen[id(value)] = len(seen)
-    cells = [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
-    if is_of_torch(value.__code__):  # what torch wraps a function of the program's in may note whether it was called
-        return [value.__qualname__, [_reached(each, seen) for each in cells if type(each) is not bool]]
-    given = [*cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-    read = [(name, value.__globals__.get(name, vars(builtins).get(name))) for name in sorted({*_names(value.__code__)})]
+    return _reached_by_class(value, seen) if isinstance(value, type) else _reached_by_function(value, seen)
+
+
+_CONTAINERS = (tuple, list, dict, set, frozenset)
+_HOLDERS: dict[type, tuple[str, ...]] = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func",),
+    functools._lru_cache_wrapper: ("__wrapped__",),
+}
+"""What decorators make of functions, and where they hold them."""
+_READ_UNSEEN = (globals, locals, vars, eval, exec, open, input, __import__)
+"""Functions that give what no name in the code leads to."""
+_SAYS_NOTHING = frozenset(
+    "__module__ __doc__ __dict__ __weakref__ __annotations__ __annotate_func__ __annotations_cache__ __static_attributes__"
+    " __firstlineno__ __abstractmethods__ _abc_impl".split()
+)
+
+
+def _named(module: str) -> str:
+    if module.partition(".")[0] not in _MODULES:
+        raise NotPortable(f"module {module} is read by the rule of an operator")
+    return module
+
+
+def _reached_by_class(cls: type, seen: dict[int, int]) -> Any:
+    """All that a class of the program's has, and its bases."""
+    if not cls.__flags__ & HEAP_TYPE or module_of(cls).partition(".")[0] in (*_MODULES, *sys.stdlib_module_names):
+        return address_of(cls)
+    if issubclass(cls, enum.Enum):
+        return [address_of(cls), [digest_of_member(member) for member in cls.__members__.values()]]
+    attributes = sorted((name, static) for name, static in attributes_of(cls).items() if name not in _SAYS_NOTHING)
+    above = [_reached(base, seen) for base in (type(cls), *cls.__bases__)]
+    return [module_of(cls), cls.__qualname__, above, [(name, _reached(static, seen)) for name, static in attributes]]
+
+
+def _reached_by_function(function: types.FunctionType, seen: dict[int, int]) -> Any:
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+    if is_of_torch(function.__code__):  # what torch wraps a function of the program's in may note whether it was called
+        return [function.__qualname__, [_reached(each, seen) for each in cells if type(each) is not bool]]
+    given = [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), vars(function)]
+    read = [(name, function.__globals__.get(name, vars(builtins).get(name))) for name in sorted({*_names(function.__code__)})]
     return [
-        digest_of_code(value.__code__),
+        digest_of_code(function.__code__),
         [_reached(each, seen) for each in given],
         [(name, _reached(each, seen)) for name, each in read if each is not None],
     ]
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    """Names of the globals that code reads."""
-    yield from (read.argval for read in dis.get_instructions(code) if read.opname == "LOAD_GLOBAL")
+    """Names of the globals that code reads. Raises NotPortable for a module of the program's that it imports."""
+    for read in dis.get_instructions(code):
+        if read.opname == "IMPORT_NAME":
+            _named(read.argval)
+        if read.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield read.argval
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)

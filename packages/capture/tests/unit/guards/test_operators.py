@@ -1,6 +1,9 @@
 """The digest of an operator says what tracing takes from it, and nothing of what it computes."""
 
+import enum
+import functools
 import math
+import sys
 from types import FunctionType
 
 import pytest
@@ -53,6 +56,74 @@ def test_operators_of_torch_have_addresses():
 def test_functions_that_read_what_has_no_digest():
     with pytest.raises(NotPortable):
         digest_of_operator(made("reads", another))
+
+
+class Base:
+    factor = 2
+
+
+class Config(Base):
+    def shape(self):
+        return 2
+
+    @property
+    def width(self):
+        return FACTOR
+
+    own = staticmethod(lambda: FACTOR)
+
+
+class Kind(enum.Enum):
+    ONE = 1
+
+
+@functools.cache
+def remembering():
+    return FACTOR
+
+
+TABLE = {"a": [lambda: FACTOR]}
+
+
+def factor():
+    return FACTOR
+
+
+factor.held = [2]
+READS = {
+    # a rule -> what is set to something else: an object, the name of an attribute, another value
+    "an attribute of a class": (lambda gradient: gradient * Config.factor, Base, "factor", 3),
+    "a method": (lambda gradient: gradient * Config().shape(), Config, "shape", lambda self: 3),
+    "what a method reads": (lambda gradient: gradient * Config().width, sys.modules[__name__], "FACTOR", 3),
+    "what a function in a container reads": (lambda gradient: gradient * TABLE["a"][0](), sys.modules[__name__], "FACTOR", 3),
+    "what a remembering function reads": (lambda gradient: gradient * remembering(), sys.modules[__name__], "FACTOR", 3),
+    "an attribute of a function": (lambda gradient: gradient * factor.held[0], factor, "held", [3]),
+    "a member of an enumeration": (lambda gradient: gradient * Kind.ONE.value, Kind.ONE, "_value_", 3),
+}
+
+
+@pytest.mark.parametrize(("rule", "owner", "name", "other"), READS.values(), ids=READS)
+def test_what_a_rule_reads_through_others(monkeypatch, rule, owner, name, other):
+    operator = made("reads_through", rule)
+    digest = digest_of_operator(operator)
+    assert digest_of_operator(operator) == digest
+    monkeypatch.setattr(owner, name, other)
+    assert digest_of_operator(operator) != digest
+
+
+def importing(gradient):
+    from json import decoder
+
+    return gradient * len(decoder.FLAGS)
+
+
+UNSEEN = {"an import": importing, "by another's name": lambda gradient: gradient * globals()["FACTOR"]}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_rules_that_read_what_no_name_leads_to(name):
+    with pytest.raises(NotPortable, match="by the rule of an operator"):
+        digest_of_operator(made("unseen", UNSEEN[name]))
 
 
 RULES = {
