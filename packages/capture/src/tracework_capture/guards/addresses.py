@@ -14,6 +14,7 @@ import enum
 import functools
 import hashlib
 import importlib
+import operator
 import sys
 import types
 import typing
@@ -622,6 +623,8 @@ class Writer:
             elif id(obj) in self._classes:
                 where, index = self._classes[id(obj)]
                 address = ["type", self.source(where), index, *_names_of_class(obj)]
+            elif type(obj) is types.UnionType:
+                address = ["union", *map(self.object, obj.__args__)]
             elif id(obj) in self._found:
                 address = ["found", self.source(self._found[id(obj)]), *facts_of(obj)]
             else:
@@ -849,6 +852,11 @@ class Reader:
             raise Changed(f"{self.source(number)} is of another class")
         return cls
 
+    def union_of(self, *classes: int) -> types.UnionType:
+        """A union of classes, which the program makes anew wherever it writes one."""
+        made: types.UnionType = functools.reduce(operator.or_, map(self.object, classes))
+        return made
+
     def method_of(self, cls: int, name: str, part: str, digest: str) -> Any:
         """What a class has under a name, or a function in it."""
         found = _parts_of(attributes_of(self.object(cls)).get(name)).get(part)
@@ -914,6 +922,7 @@ _FINDERS: dict[str, Callable[..., Any]] = {
     "given": Reader.given_by,
     "type": Reader.class_at,
     "method": Reader.method_of,
+    "union": Reader.union_of,
     "tensor": Reader.tensor_at,
     "found": Reader.found_at,
 }

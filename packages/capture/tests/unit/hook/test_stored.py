@@ -256,7 +256,7 @@ def dispatched(x):
 def attends(x):
     def changed(score, b, h, i, j):
         return score * 2 + (i - j) * SCALE
-    y = x.view(1, 1, 2, 2)
+    y = x.view(1, 1, 2, 2) if isinstance(SCALE, int | str) else -x.view(1, 1, 2, 2)
     return torch.nn.attention.flex_attention.flex_attention(y, y, y, score_mod=changed)
 
 def arrays(x):
