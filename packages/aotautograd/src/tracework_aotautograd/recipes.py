@@ -218,13 +218,16 @@ def described(captured: Captured, infos: Sequence[InputInfo], is_differentiated:
     placeholders = [node for node in nodes if node.op == "placeholder"]
     inputs: list[Any] = []
     storages: dict[int, int] = {}
+    writes = any(
+        info.mutation is not Mutation.NONE or info.newer for info in infos
+    )  # tracing looks at the memory of examples then
     for node, example, info in zip(placeholders, examples, infos, strict=True):
         if info.kind is not InputKind.TENSOR:
             inputs.append(None if info.kind is InputKind.SIZE else ["constant", to_data(example)])
             continue
         storage = getattr(node.meta.get("example_value"), "storage", None)
         key = id(node if storage is None else storage)
-        if is_differentiated and (storage is None or key in storages):
+        if is_differentiated and (storage is None or key in storages and writes):
             raise NotData(f"input {node.name} shares its memory with another one")
         number = storages.setdefault(key, len(storages))
         if _torch.has_hooks(example):

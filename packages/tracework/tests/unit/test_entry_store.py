@@ -265,6 +265,34 @@ def test_graphs_in_pieces(captures: list[str], make: Callable[[], Callable[[Any]
         assert len(captures) == (count if is_stored else 1)
 
 
+def products(a: Any, b: Any) -> Any:
+    return (a * b).sin() * b
+
+
+OVERLAPS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    "views": lambda w: ((w * 1)[:6], (w * 1)[2:]),
+    "views of one": lambda w: (lambda v: (v[:6], v[2:]))(w * 1),
+    "views of a leaf": lambda w: (w[:6], w[2:]),
+    "chunks": lambda w: (w * 1).chunk(2),
+}
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("parts", OVERLAPS.values(), ids=OVERLAPS)
+def test_training_with_inputs_of_one_memory(captures: list[str], parts: Callable[[Any], tuple[Any, Any]], twice: bool) -> None:
+    for count in (1, 0):
+        next_process()
+        del captures[:]
+        results = []
+        for function in (tracework.compile(products), products):
+            w = torch.linspace(0, 1, 8).double().requires_grad_()
+            y = function(*parts(w))
+            (first,) = torch.autograd.grad(y.sum(), w, create_graph=twice)
+            results.append([y, first, *(torch.autograd.grad(first.square().sum(), w) if twice else ())])
+        same(*results)
+        assert len(captures) == count
+
+
 def test_other_options_are_other_entries(captures: list[str]) -> None:
     x = torch.rand(3)
     for number, options in enumerate(({}, {"numerics": "strict"}, {"cache": False}, {"cache": False})):
