@@ -61,6 +61,7 @@ PROGRAMS = {
     "padded": lambda x: torch.nested.to_padded_tensor(x * 2, 0.5).sum(1),
     "padded by a method": lambda x: (x * 2).to_padded_tensor(0.5),
     "made of values": lambda x: torch.nested.nested_tensor_from_jagged(x.values().cumsum(0), x.offsets()) + x,
+    "times how many": lambda x: x * x.numel() + x.size(0) if x.lengths() is None else x,
     "itself": lambda x: (x, x * 2),
     "converted": lambda x: x.double().sin().float(),
     "detached": lambda x: x.detach() * 2 + x,

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..._torch import is_nested_size
+from ..number.symint import size_value
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 from ..protocol.value import Emitter, Frame, Value
@@ -27,6 +28,18 @@ class NestedSize(Value):
     def reload(self, emit: Emitter) -> str:
         return f"{emit.const(size_of, 'size_of')}({emit.load(self.tensor)}, {self.dim})"
 
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
+        return frame.break_graph("tensor_subclass", f"{op} with the size of rows that differ")
+
+    def unary(self, frame: Frame, op: str) -> Value:
+        return frame.break_graph("tensor_subclass", f"{op} of the size of rows that differ")
+
+    def hash_key(self, frame: Frame) -> Any:
+        return frame.break_graph("tensor_subclass", "a hash of the size of rows that differ")
+
+    def truth(self, frame: Frame) -> bool:
+        return frame.break_graph("tensor_subclass", "truth of the size of rows that differ")
+
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if op not in ("==", "!=") or not (isinstance(other, NestedSize) or other.is_constant()):
             return frame.break_graph("tensor_subclass", f"{op} of the size of rows that differ")
@@ -45,4 +58,11 @@ def nested_size(frame: Frame, tensor: AbstractTensor, dim: int) -> Value:
     return NestedSize(tensor, dim, node, node.meta["example_value"])
 
 
-__all__ = ["is_nested_size", "nested_size"]
+def nested_numel(frame: Frame, tensor: AbstractTensor) -> Value:
+    """How many elements a nested tensor has: those of its values, where these have no holes."""
+    if tensor.example.lengths() is not None:
+        return frame.break_graph("tensor_subclass", "the number of elements of a nested tensor with holes")
+    return size_value(frame, tensor.example.values().numel())
+
+
+__all__ = ["is_nested_size", "nested_numel", "nested_size"]

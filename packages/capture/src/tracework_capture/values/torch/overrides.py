@@ -109,14 +109,10 @@ class Dispatching(Value):
             return False
         if isinstance(other, DeferredValue):
             return other.needed(frame)
-        if isinstance(other, Dispatching) or is_number(other):
+        if isinstance(other, (Dispatching, SymNumber)) or is_number(other):
             return True
         if frame.modes.function_modes:
-            return (
-                isinstance(other, SymNumber)
-                or type(other).as_operand is not Value.as_operand
-                or self.not_modelled(frame, "an operator")
-            )
+            return type(other).as_operand is not Value.as_operand or self.not_modelled(frame, "an operator")
         return False
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:

@@ -15,7 +15,7 @@ from ..protocol.memory import known_values
 from ..protocol.operators import binary
 from ..protocol.value import Frame, Value
 from .leaves import leaf_of
-from .nested_size import is_nested_size, nested_size
+from .nested_size import is_nested_size, nested_numel, nested_size
 
 OTHER_NAMES = {"_grad": "grad"}
 """Attributes of tensors that are others under another name."""
@@ -81,6 +81,8 @@ def is_never(frame: Frame, self: AbstractTensor, name: str) -> Value:
 
 
 def numel(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if self.example.is_nested:
+        return nested_numel(frame, self)
     total: Value = ConstantValue(1)
     for item in shape(frame, self, name).items:
         total = binary(frame, "*", total, item)

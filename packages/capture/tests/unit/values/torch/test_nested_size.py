@@ -33,6 +33,22 @@ def test_equality(other):
     assert found[1:] == (x.shape[1] == y.shape[1], True)
 
 
-def test_order_is_no_business_of_a_graph():
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * (2 if x.shape[1] > 7 else 3),
+        lambda x: x.reshape(2, x.shape[1] * 1, 4),
+        lambda x: x * (2 if 3 - x.shape[1] else 3),
+        lambda x: x * len({x.shape[1]}),
+        lambda x: x * (2 if x.shape[1] else 3),
+        lambda x: x * -x.shape[1],
+    ],
+)
+def test_what_is_computed_of_it_is_no_business_of_a_graph(function):
     with pytest.raises(Unsupported, match="size of rows that differ"):
-        captured(lambda x: x * (2 if x.shape[1] > 7 else 3))(nested(2, 3))
+        captured(function)(nested(2, 3))
+
+
+def test_how_many_elements():
+    found = captured(lambda x: x * x.numel())(nested(2, 3))
+    assert torch.equal(found.values(), torch.full((5, 4), 20.0))
