@@ -24,7 +24,7 @@ class Net(torch.nn.Module):
 
 
 SCHEMA = {
-    "": "schema version what made versions machine graphs breaks recompiles stored plain uncompiled compiled compile_time memory guard_costs summary",
+    "": "schema version what made versions machine graphs breaks recompiles stored plain uncompiled compiled compile_time memory budgets guard_costs summary",
     "summary": "graphs operations breaks recompiles uncompiled guards kernels library bytes flops peak_bytes one_by_one_peak_bytes"
     " compile_seconds us limit_us",
     "graphs": "number function file line operations inputs symbols conditions guards guards_by_kind ended text",
@@ -63,6 +63,18 @@ def test_every_kernel_has_its_lines_bytes_operations_and_time(profiled):
     assert {"relu", "mean", "softmax"} <= operators
     products = 2 * 2 * 8 * 14 * 14 * 27 + 2 * 2 * 8 * 4
     assert products <= sum(step["flops"] for step in compiled["kernels"]) < 1.2 * products
+
+
+def test_what_is_kept_for_the_backward_by_budgets(tmp_path):
+    net, x = Net(), torch.rand(2, 3, 16, 16)
+    trained = tracework.report(net)(x)
+    (row,) = json.loads(json.dumps(trained.json()))["budgets"]
+    points = row["points"]
+    assert [point["budget"] for point in points] == sorted({point["budget"] for point in points}, reverse=True)
+    assert points[0]["bytes"] > points[-1]["bytes"] and points[0]["time"] == 1.0 < points[-1]["time"]
+    assert "kept for the backward: " in str(trained) and len(str(trained).splitlines()) <= LINES
+    page = trained.save(tmp_path / "found.html").read_text()
+    assert 'id="budgets"' in page and page.count("<circle") == len(points)
 
 
 def test_guards_of_a_module_are_measured(profiled):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from ..contracts import JointProgram
+from ..contracts import FunctionalProgram, JointProgram
 from ..options import AotOptions
 from .min_cut import chosen
 from .split import JointParts
@@ -31,6 +32,15 @@ class TradeOff:
     """Points of falling budgets."""
 
     points: tuple[Point, ...]
+
+    @classmethod
+    def of(cls, data: Iterable[Mapping[str, Any]]) -> TradeOff:
+        """What `data()` gave."""
+        return cls(tuple(Point(**point) for point in data))
+
+    def data(self) -> list[dict[str, Any]]:
+        """The points, fit for JSON."""
+        return [asdict(point) for point in self.points]
 
     def text(self) -> str:
         """A line for each point, with a bar for its bytes."""
@@ -62,10 +72,15 @@ class TradeOff:
         )
 
 
-def trade_off(joint: JointProgram, options: AotOptions | None = None, budgets: Sequence[float] = BUDGETS) -> TradeOff:
-    """Of a joint graph, which is not changed. The time is predicted from the arithmetic of products and from bytes."""
-    options, parts = options or AotOptions(), JointParts.of(joint)
-    step = max(1.0, sum(work_of(node, alone=True) for node in joint.graph.graph.nodes))
+def trade_off(
+    program: JointProgram | FunctionalProgram, options: AotOptions | None = None, budgets: Sequence[float] = BUDGETS
+) -> TradeOff:
+    """Of a joint graph, which may have been cut, and is not changed. The time is predicted from the arithmetic of products and from bytes."""
+    if isinstance(program, FunctionalProgram):
+        spec = program.forward_spec
+        program = JointProgram(program.joint, program.signature, spec.fake_mode, spec.symbols, None)
+    joint, options, parts = program, options or AotOptions(), JointParts.of(program)
+    step = max(1.0, sum(work_of(node, alone=True) for node in joint.graph.graph.nodes if node.users))
     whole, *choices = chosen(joint, parts, options, [1.0, *budgets])
     slower = [max(0.0, choice.work - whole.work) / step for choice in choices]
     return TradeOff(

@@ -19,6 +19,7 @@ def test_bytes_fall_and_time_rises():
     assert sizes == sorted(sizes, reverse=True) and times == sorted(times) and times[0] == 1 < times[-1]
     assert all(p.bytes <= max(p.budget * sizes[0], sizes[-1]) for p in found.points)  # copies of inputs are kept always
     program = aot.partition(joint, aot.AotOptions(memory_budget=0.5))
+    assert aot.trade_off(program) == found == aot.TradeOff.of(found.data())
     halved = next(p.bytes for p in found.points if p.budget == 0.5)
     *_, output = program.forward.graph.nodes
     kept = [n.meta["val"] for n in output.args[0][1:] if n.op == "call_function"]

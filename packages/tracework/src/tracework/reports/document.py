@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+import tracework_aotautograd as aotautograd
 
 from .. import _torch
 from .._version import __version__
@@ -50,6 +51,7 @@ def document(recorder: Recorder, what: str) -> dict[str, Any]:
         "compiled": compiled,
         "compile_time": compile_time(recorder.spans),
         "memory": recorder.memory,
+        "budgets": [budgets_row(function, program) for function, program in recorder.trained],
         "guard_costs": None if recorder.guards is None else [_guard_cost(each) for each in recorder.guards],
     }
     return {**found, "summary": _summary(found)}
@@ -127,6 +129,11 @@ def graph_row(number: int, captured: Any) -> dict[str, Any]:
         "ended": getattr(captured.stop, "reason_id", "returned"),
         "text": captured.text(),
     }
+
+
+def budgets_row(function: str, program: Any) -> dict[str, Any]:
+    """What a forward keeps for its backward, and would keep with less of `memory_budget`."""
+    return {"function": function, "points": aotautograd.trade_off(program).data()}
 
 
 def _guard_cost(cost: Any) -> dict[str, Any]:

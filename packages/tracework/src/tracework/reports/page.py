@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tracework_aotautograd import TradeOff
+
 from .. import diagram
 from ..activity import STAGES
 from . import text
@@ -38,6 +40,7 @@ def _template() -> Any:
         "deflated": deflated,
     }
     environment.globals |= {
+        "budgets_chart": budgets_chart,
         "share": text.share,
         "place": text.place,
         "chart": chart,
@@ -113,6 +116,11 @@ def chart(ours: Sequence[int], others: Sequence[int]) -> str:
         lines.append(f'<polyline class="{name}" points="{" ".join(points)}"/>')
     label = f"bytes alive: at most {text.size(max(ours, default=0))}, the dashed line {text.size(max(others, default=0))}"
     return f'<svg class="chart" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" aria-label="{label}">{"".join(lines)}</svg>'
+
+
+def budgets_chart(points: Sequence[Mapping[str, Any]]) -> str:
+    """Kept bytes against predicted time."""
+    return TradeOff.of(points).svg()
 
 
 def _lines(step: Mapping[str, Any]) -> list[dict[str, Any]]:

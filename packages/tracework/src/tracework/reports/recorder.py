@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import tracework_aotautograd as aotautograd
 import tracework_capture as capture
 import tracework_runtime as runtime
 
@@ -49,6 +50,8 @@ class Recorder:
     stored: list[Any] = field(default_factory=list)
     uncompiled: list[Any] = field(default_factory=list)
     compiled: list[Compiled] = field(default_factory=list)
+    trained: list[tuple[str, Any]] = field(default_factory=list)
+    """Function, and what its graph was cut into."""
     spans: list[activity.Span] = field(default_factory=list)
     _backwards: list[tuple[torch.fx.GraphModule, str]] = field(default_factory=list)
     _now: threading.local = field(default_factory=threading.local)
@@ -91,8 +94,9 @@ class Recorder:
             function = next((name for known, name in self._backwards if known is graph), activity.compiling())
             self._now.compiled = Compiled(function, spec.role, graph, spec.symbols)
             self.compiled.append(self._now.compiled)
-        elif stage == "aotautograd":
-            self._backwards += [(each.graph, activity.compiling()) for each in getattr(product, "backwards", ())]
+        elif stage == "aotautograd" and isinstance(product, aotautograd.FunctionalProgram):
+            self.trained.append((activity.compiling(), product))
+            self._backwards += [(each.graph, activity.compiling()) for each in product.backwards]
         elif stage == "primops" and own is not None and own.prims is None:
             own.prims = product
         elif stage == "runtime" and own is not None:

@@ -66,7 +66,8 @@ def ten_lines(found: Mapping[str, Any], page: str = "") -> list[str]:
         f"graphs: {s['graphs']} ({s['operations']} operations), breaks: {s['breaks']}, recompiles: {s['recompiles']},"
         f" uncompiled: {s['uncompiled']}, guards: {s['guards']}"
     )
-    lines += _trouble(found)
+    kept = _kept(found["budgets"])
+    lines += _trouble(found)[: 1 if kept else 2]
     lines.append(
         f"kernels: {s['kernels']} own, {s['library']} of the library; {size(s['bytes'])} moved, {operations(s['flops'])} computed"
     )
@@ -87,6 +88,7 @@ def ten_lines(found: Mapping[str, Any], page: str = "") -> list[str]:
         )
     else:
         lines.append(f"memory: {size(s['peak_bytes'])} at most; operators one by one {size(s['one_by_one_peak_bytes'])}")
+    lines += kept
     stages = ", ".join(
         f"{name} {found['compile_time']['stages'][name]:.2f}" for name in STAGES if name in found["compile_time"]["stages"]
     )
@@ -103,7 +105,20 @@ def _trouble(found: Mapping[str, Any]) -> list[str]:
     for again in found["recompiles"][:1]:
         cure = f"; try: {again['cures'][0]}" if again["cures"] else ""
         lines.append(f"recompile of {again['function']}: {again['reasons'][-1]}{cure}")
-    return lines[:2]
+    return lines
+
+
+def _kept(budgets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of the graph that keeps most for its backward."""
+    rows = [{point["budget"]: point for point in row["points"]} for row in budgets]
+    most = max(rows, key=lambda row: row[1.0]["bytes"], default=None)
+    if most is None or not most[1.0]["bytes"]:
+        return []
+    whole, half = most[1.0], most[0.5]
+    return [
+        f"kept for the backward: {size(whole['bytes'])}; memory_budget=0.5 keeps {size(half['bytes'])}, "
+        f"predicted {half['time']:.2f} times as long a step"
+    ]
 
 
 def _at(step: Mapping[str, Any]) -> str:
