@@ -18,9 +18,8 @@ from tracework_runtime import huge_pages
 
 __all__ = ["Windowed", "Workspace", "give", "take", "window"]
 
-ALIGNMENT = huge_pages.PAGE
 LINE = 64
-"""Alignment of workspaces of less than half of one."""
+"""Alignment of workspaces. One to huge pages would take another one of them."""
 PATIENCE = 200
 """A workspace that was four times too large for so many calls in turn is dropped."""
 
@@ -55,16 +54,14 @@ class Workspace(Windowed[torch.UntypedStorage]):
     __slots__ = ("_unused", "address", "size")
 
     def __init__(self, size: int) -> None:
-        unit = ALIGNMENT if 2 * size >= ALIGNMENT else LINE
-        self.size = -(-size // unit) * unit
+        self.size = -(-size // LINE) * LINE
         with torch.inference_mode(False):  # of inference mode's tensors no others can be made later
-            memory = torch.empty(self.size + unit, dtype=torch.uint8, device="cpu").untyped_storage()
+            memory = torch.empty(self.size + LINE, dtype=torch.uint8, device="cpu").untyped_storage()
         start = memory.data_ptr()
-        self.address = -(-start // unit) * unit
+        self.address = -(-start // LINE) * LINE
         super().__init__(memory, self.address - start)
         self._unused = 0
-        if unit == ALIGNMENT:
-            huge_pages.ask(self.address, self.size)
+        huge_pages.ask(self.address, self.size)
 
     def suits(self, size: int) -> bool:
         """Whether a call that needs `size` bytes should have it."""
@@ -100,7 +97,10 @@ def take(size: int) -> Workspace:
         found = _FREE.pop()  # one step for all threads
     except IndexError:
         return Workspace(size)
-    return found if found.suits(size) else Workspace(size)
+    if found.suits(size):
+        return found
+    del found  # before there is another one
+    return Workspace(size)
 
 
 def give(workspace: Workspace) -> None:

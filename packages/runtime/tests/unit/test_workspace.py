@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 from tracework_runtime import workspace
-from tracework_runtime.workspace import ALIGNMENT, LINE, PATIENCE, give, take, window
+from tracework_runtime.workspace import LINE, PATIENCE, give, take, window
 
 
 @pytest.fixture(autouse=True)
@@ -14,25 +14,25 @@ def none_kept(monkeypatch):
 
 
 def test_a_call_gets_what_the_last_one_gave_back() -> None:
-    first = take(ALIGNMENT)
-    assert first.address % ALIGNMENT == 0 and first.size == ALIGNMENT
+    first = take(4096)
+    assert first.address % LINE == 0 and first.size == 4096
     give(first)
-    assert take(ALIGNMENT) is first
+    assert take(4096) is first
     assert take(1000) is not first, "two calls at once"
 
 
 def test_too_small_a_one_is_replaced() -> None:
     small = take(1000)
-    assert small.address % LINE == 0 and small.size == 1024, "a small one is no huge page"
+    assert small.address % LINE == 0 and small.size == 1024
     give(small)
-    large = take(3 * ALIGNMENT)
-    assert large is not small and large.size >= 3 * ALIGNMENT
+    large = take(1 << 20)
+    assert large is not small and large.size == 1 << 20
     give(large)
     assert take(1000) is large
 
 
 def test_one_that_is_too_large_for_long_is_dropped() -> None:
-    large = take(9 * ALIGNMENT)
+    large = take(1 << 20)
     give(large)
     for _ in range(PATIENCE - 1):
         assert take(1000) is large

@@ -9,35 +9,45 @@ from .graph import alias_root, output_buffers, read_buffers
 from .plan import ExternKernel, Kernel, KernelBatch, LoopKernel, MemoryPlan, MemoryStep, Program, Workspace
 from .workspace import ROOM, ROUNDING, peaks, place, placeable, workspace_device
 
-SMALLEST_LIMIT = 1 << 12
-"""Bytes of the largest buffer that is placed."""
-HELD_FOR_LATER = 1 << 20
-"""Bytes up to which memory of a GPU waits for any later buffer of its size."""
+SMALLEST_LIMIT = {"cpu": 1 << 21, "cuda": 1 << 12}
+"""Bytes of the largest buffer that is placed. On the CPU so small ones are placed whatever it takes: small networks spend a sixth of a step on
+mapping their pages."""
+HELD_FOR_LATER = {"cpu": 1 << 16, "cuda": 1 << 20}
+"""Bytes up to which memory waits for any later buffer of its size."""
+SMALLER = {"cpu": 2, "cuda": 8}
+"""The next limit after one with which there would be too much."""
 
 
 def plan_memory(program: Program, kernels: Sequence[Kernel], reuse: bool) -> MemoryPlan:
     """In a workspace where there is enough to place; else memory is handed from buffer to buffer."""
     device = workspace_device(program) if reuse else None
-    if device == "cpu":
+    if device == "cpu" and program.role == "inference":
         plan = MemoryPlanner(program, kernels, reuse, ROOM[device]).run()
         if plan.workspace.size:
             return plan
     plain = MemoryPlanner(program, kernels, reuse).run()
-    return plain if device != "cuda" else _placed_in_no_more(program, kernels, plain)
+    return plain if device is None else _placed_in_no_more(program, kernels, plain, device)
 
 
-def _placed_in_no_more(program: Program, kernels: Sequence[Kernel], plain: MemoryPlan) -> MemoryPlan:
-    """With a workspace of as large buffers as take no more than the allocator's memory; else as it is."""
+def _placed_in_no_more(program: Program, kernels: Sequence[Kernel], plain: MemoryPlan, device: str) -> MemoryPlan:
+    """With a workspace of as large buffers as take no more than the allocator's memory; else as it is, on the CPU with small ones.
+
+    While a network is trained it has most memory where the backward begins: all is there that the forward has kept, and what large buffers
+    of a later time would take of the workspace is more.
+    """
     most = peaks(program, kernels, plain.steps, plain.workspace)
-    largest = ROOM["cuda"]
-    while largest >= SMALLEST_LIMIT:
+    largest = min(ROOM[device], most[1])
+    while largest >= SMALLEST_LIMIT[device]:
         plan = MemoryPlanner(program, kernels, True, largest).run()
         if not plan.workspace.size:
             break
         found = peaks(program, kernels, plan.steps, plan.workspace)
-        if all(mine <= wanted + ROUNDING for mine, wanted in zip(found, most, strict=True)):
+        if all(mine <= wanted + ROUNDING[device] for mine, wanted in zip(found, most, strict=True)):
             return plan
-        largest //= 8
+        largest //= SMALLER[device]
+    if device == "cpu":
+        small = MemoryPlanner(program, kernels, True, SMALLEST_LIMIT[device]).run()
+        return small if small.workspace.size else plain
     return plain
 
 
@@ -123,9 +133,12 @@ class MemoryPlanner:
         return len(users) == 1 and in_place(users[0], new, old)
 
     def _give_back(self, made: str) -> None:
-        """Large free memory of a GPU is not held over an allocation, which torch's allocator can serve from it."""
-        if self.buffers[made].layout.device.type == "cuda" and self._bytes(made) > HELD_FOR_LATER:
-            self.free_list = [b for b in self.free_list if self._bytes(b) <= HELD_FOR_LATER]
+        """Large free memory is not held over an allocation, which the allocator can serve from it; on the CPU, while a network is trained."""
+        device = self.buffers[made].layout.device.type
+        if device == "cpu" and self.program.role == "inference":
+            return
+        if self._bytes(made) > HELD_FOR_LATER[device]:
+            self.free_list = [b for b in self.free_list if self._bytes(b) <= HELD_FOR_LATER[device]]
 
     def _fits(self, new: str, old: str) -> bool:
         a, b = self.buffers[new].layout, self.buffers[old].layout

@@ -20,7 +20,7 @@ LEAST_BUFFERS = {"cpu": 16, "cuda": 3}
 """From so many on a workspace costs less than allocating each: on a GPU as much as two allocations, on the CPU as some."""
 ROOM = {"cpu": 1 << 62, "cuda": 32 << 20}
 """Bytes of a workspace: on a GPU, about what torch itself keeps for the matrix library of each stream."""
-ROUNDING = 2 << 20
+ROUNDING = {"cpu": 0, "cuda": 2 << 20}
 """The allocator of a GPU rounds small requests together to so many bytes."""
 NEW_RESULTS = (
     "torch.ops.aten.",
