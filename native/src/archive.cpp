@@ -217,7 +217,10 @@ Archive::Archive(const std::string &file, const char *key) : name_(file) {
         if (!others.empty() || twice_) {
             std::string names;
             for (const std::string &name : others) {
-                names += (names.empty() ? "" : ", ") + name;
+                names += names.empty() ? "" : ", ";
+                for (const char letter : name) { // damage need not be text
+                    names += letter & 0x80 ? '?' : letter;
+                }
             }
             throw refused("it does not have the members that its manifest lists (" + (names.empty() ? "one twice" : names) + ")", AGAIN);
         }

@@ -3,6 +3,7 @@
 import ctypes
 import fcntl
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -29,7 +30,8 @@ def built(tmp_path_factory):
     for tool, names in (("C++ compiler", ("c++", "g++", "clang++")), ("cmake", ("cmake",))):
         if not any(map(shutil.which, names)):
             pytest.skip(f"there is no {tool}")
-    folder = tmp_path_factory.getbasetemp().parent / "native"
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "native"  # of this run
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "libtracework.so").exists():
@@ -229,6 +231,21 @@ class Counting(nn.Module):
         return self.seen * 1
 
 
+class Remembering(nn.Module):
+    """Two layers with a cache each, as decoders have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.Linear(4, 4) for _ in range(2))
+        self.register_buffer("keys", torch.zeros(2, 8, 4))
+        self.register_buffer("values", torch.zeros(2, 8, 4))
+
+    def forward(self, x, at):
+        self.keys[:, at] = self.first(x)
+        self.values.index_copy_(1, at[None], self.second(x)[:, None])
+        return self.keys.sum(1) + self.values.mean(1)
+
+
 def containers(given, scale, *, flag=None):
     x, (y, n) = given["x"], given["rest"]
     return {"sum": x + y * n * scale, "flag": flag, "views": (x.t(), x[0], y)}
@@ -257,6 +274,7 @@ PROGRAMS = {
     ),
     "bfloat16": (lambda: mlp().bfloat16(), (x(4, 8).bfloat16(),), None, [(x(4, 8).bfloat16(),)]),
     "writes": (Counting, (x(4, 8),), None, [(x(4, 8),), (x(4, 8),)]),
+    "caches": (Remembering, (x(2, 4), torch.tensor(3)), None, [(x(2, 4), torch.tensor(n)) for n in (0, 7, 3)]),
     "recurrent": (lambda: nn.LSTM(4, 6), (x(5, 2, 4),), None, [(x(5, 2, 4),)]),
     "sorted": (lambda: lambda x: (x.sort(-1), x.topk(2), x.erfinv()), (x(4, 9),), None, [(x(4, 9),)]),
     "library calls": (lambda: lambda x: (torch.linalg.qr(x), torch.fft.rfft(x).abs(), x @ x.T), (x(5, 5),), None, [(x(5, 5),)]),
@@ -416,6 +434,7 @@ DAMAGED = {
     "cut short": lambda data: data[:-30],
     "without a member": lambda data: zipped({n: c for n, c in members(data).items() if not n.endswith(".so")}),
     "with one more": lambda data: zipped({**members(data), "more": b""}),
+    "a name that is no text": lambda data: data.replace(b"weights.bin", b"weights.b\xecn"),
     "another manifest": lambda data: exchanged(data, "manifest.json"),
     "an exchanged artifact": lambda data: exchanged(data, ".twa"),
     "an exchanged kernel": lambda data: exchanged(data, ".so"),

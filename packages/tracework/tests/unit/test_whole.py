@@ -141,6 +141,35 @@ def test_writes_to_arguments_and_buffers():
     assert not net.count.any() and torch.equal(program.state_dict()["count"], expected.count)
 
 
+class Remembering(torch.nn.Module):
+    """Writes where an argument says, twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(5, 4))
+        self.register_buffer("values", torch.zeros(5, 4))
+
+    def forward(self, x, at, there):
+        x.add_(1)
+        self.keys[at] = x
+        self.values.index_add_(0, there[None], x[None])
+        return self.keys + self.values
+
+
+def test_writes_at_places_that_are_given():
+    module, eager = Remembering(), Remembering()
+    program = again(tracework.aot_compile(module, (x(4), torch.tensor(0), torch.tensor(0))))
+    for at, there in ((1, 2), (1, 9), (9, 2), (3, 1)):
+        given, expected = x(4), x(4)
+        places = torch.tensor(at), torch.tensor(there)
+        if 9 in (at, there):  # nothing is written
+            with pytest.raises(IndexError, match="out of range"):
+                program(given, *places)
+        else:
+            torch.testing.assert_close(program(given, *places), eager(expected, *places))
+        torch.testing.assert_close(given, expected)
+
+
 def test_statistics_of_batches_are_kept():
     net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).train()
     program = again(tracework.aot_compile(net, (x(),)))

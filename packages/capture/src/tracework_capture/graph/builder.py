@@ -23,7 +23,7 @@ from .changed_inputs import TYPE_DTYPES, number_tensor
 from .checks import isolate_node
 from .constant_data import learn, numbers_alone, with_numbers
 from .distributed import Masks, fix_sizes, refuse_draws
-from .handlers import is_managed, is_swallowed
+from .handlers import goes_on, is_managed, is_swallowed
 from .settings import guard_choices, with_defaults
 from .sizes import UnspecialisedNumbers, bind_sizes, expression_node
 from .specialised import specialised_tensor
@@ -69,6 +69,7 @@ class GraphBuilder:
         self.own_calls = 0  # those of the frame itself; what it calls may be captured without it
         self.draws: dict[str, Callable[[Any], Any]] = {}  # name of an input -> what draws it from the generator that is given
         self.raises_in_block = False  # whether an operator may raise inside of a try or with block of the program
+        self.goes_on = False  # whether the program may go on after an operator has raised
         self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
         self.freed_at = -1  # the step of the captured frame at which a backward first used a history up
         self.tensor_values: dict[int, Any] = {}  # id of a fake -> the value of its tensor (values/protocol/memory.py)
@@ -274,6 +275,7 @@ class GraphBuilder:
             node.meta["may_raise"] = True
             self.raises_in_block = self.raises_in_block or frame.in_block or frame.current.handler is not None
             self.raises_in_try = self.raises_in_try or is_swallowed(frame, kinds) or is_managed(frame)
+            self.goes_on = self.goes_on or goes_on(frame, kinds)
         if frame.recording.effects.writing != self._writing:
             self._writing = frame.recording.effects.writing
             node.meta["may_write"] = True

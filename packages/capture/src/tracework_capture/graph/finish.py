@@ -70,7 +70,9 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     if captured is not None:
         compiled, given_back = compiled_by(backend, frame, captured)
         text, writes_last, graph = graph_call(writer, frame, captured, compiled, name_of(backend))
-        call = [*plainly_under_hooks(writer, frame), *guarded_call(writer, frame, text, conditions, writes_last)]
+        call = [f"__tw_out = {text}"]
+        if not frame.options.whole:
+            call = [*plainly_under_hooks(writer, frame), *guarded_call(writer, frame, text, conditions, writes_last)]
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, frame.info.position(frame.current))
     collect = tuple(binding.source for binding in frame.graph.inputs)
@@ -98,6 +100,7 @@ def effects_of(frame: Any) -> tuple[str, ...]:
     modes = frame.modes
     left_changed = (
         ("leaves gradients switched", torch.is_grad_enabled() != modes.grad_at_start),
+        ("goes on where an operator raises, which depends on data", frame.graph.goes_on),
         ("leaves settings of torch changed", any(_torch.SETTINGS[n][0]() != v for n, v in modes.states_written.items())),
         ("is under, or leaves, a TorchFunctionMode", bool(modes.modes_at_start or modes.function_modes)),
     )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import dis
+import itertools
+import types
 from collections.abc import Iterator
 from typing import Any
 
 from ..bytecode.code import CodeInfo
+from ..guards.classes import find
 from .raises import ANYTHING, Raised, may_be
 
 
@@ -137,3 +142,22 @@ def is_managed(frame: Any) -> bool:
         if blocks > sum(of_torch):
             return True
     return False
+
+
+def goes_on(frame: Any, raised: Raised) -> bool:
+    """Whether the program may go on after one of these exceptions, raised here: past an except block, or a manager's __exit__ that gives
+    something. What contextlib.contextmanager makes is taken for one that does not end exceptions."""
+    managers = [e.owner for each in frame.callers() for e in each.stack if getattr(e, "name", None) == "__exit__"]
+    return is_swallowed(frame, raised) or any(_may_end_exceptions(m) for m in managers if not hasattr(m, "leave"))
+
+
+def _may_end_exceptions(manager: Any) -> bool:
+    kind = manager.python_type()
+    leave = find(kind, "__exit__")[0]
+    if not isinstance(leave, types.FunctionType):
+        return True
+    code = list(dis.get_instructions(leave))
+    given = [(one, two) for one, two in itertools.pairwise(code) if two.opname == "RETURN_VALUE"]
+    gives_none = all(one.opname == "LOAD_CONST" and one.argval is None for one, _ in given)
+    gives_none = gives_none and all(each.argval is None for each in code if each.opname == "RETURN_CONST")
+    return not gives_none and kind is not contextlib._GeneratorContextManager

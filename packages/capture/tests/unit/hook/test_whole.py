@@ -1,6 +1,7 @@
 """Calls captured as a whole: the result as data, and what is refused."""
 
 import collections
+import contextlib
 
 import pytest
 import torch
@@ -119,6 +120,66 @@ def test_effects_are_refused(function):
     with pytest.raises(NotWhole, match=REFUSED[function]):
         whole(function, x())
     assert not LIST and not vars(HOLDER) and torch.is_grad_enabled()
+
+
+def in_an_except_block(x, i):
+    try:
+        return x[i] + 1
+    except IndexError:
+        return x
+
+
+def suppressed(x, i):
+    with contextlib.suppress(IndexError):
+        x = x[i]
+    return x + 1
+
+
+class Ends:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        return True
+
+
+def ended(x, i):
+    with Ends():
+        x = x[i]
+    return x + 1
+
+
+def raised_again(x, i):
+    try:
+        return x[i] + 1
+    except IndexError:
+        raise
+    finally:
+        pass
+
+
+def in_no_context(x, i):
+    with contextlib.nullcontext():
+        return x[i] + 1
+
+
+def written(x, i):
+    x.index_add_(0, i, torch.ones(2, 3))
+    return x[i] + 1
+
+
+RAISING = {in_an_except_block: True, suppressed: True, ended: True, raised_again: False, in_no_context: False, written: False}
+"""Whether the program goes on where the operator raises, which no graph does."""
+
+
+@pytest.mark.parametrize("function", RAISING)
+def test_operators_that_may_raise(function):
+    given = torch.ones(4, 3), torch.tensor([0, 1])
+    if RAISING[function]:
+        with pytest.raises(NotWhole, match="goes on where an operator raises"):
+            whole(function, *given)
+    else:
+        assert whole(function, *given).result == out(0)
 
 
 def test_breaks_are_refused():

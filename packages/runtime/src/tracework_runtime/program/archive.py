@@ -121,8 +121,9 @@ class Archive:
 
     def _check_seal(self, text: bytes, key: bytes | None) -> None:
         digest = hashlib.sha256(text).digest()
+        found = self._bytes(SEAL)
         try:
-            seal = json.loads(self._bytes(SEAL))
+            seal = json.loads(found)
             whole, signature = seal["manifest"] == digest.hex(), seal["signature"]
         except (ValueError, KeyError, TypeError) as error:
             raise self.refused(f"its seal is damaged ({error!r})", _AGAIN) from error

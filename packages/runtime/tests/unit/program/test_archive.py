@@ -38,6 +38,14 @@ def test_a_member_that_was_exchanged_is_refused():
         archive.member("a")
 
 
+def test_a_damaged_seal_is_named():
+    data = bytearray(written().getvalue())
+    place = zipfile.ZipFile(io.BytesIO(data)).getinfo(SEAL).header_offset
+    data[place + 30 + len(SEAL)] ^= 255  # its first byte
+    with pytest.raises(ProgramFileError, match=f"its member {SEAL} is damaged"):
+        Archive(io.BytesIO(data))
+
+
 def test_a_file_without_a_signature_is_refused_where_a_key_is_given():
     assert SEAL in zipfile.ZipFile(written()).namelist()
     with pytest.raises(ProgramFileError, match="not signed"):
