@@ -1,6 +1,7 @@
 """Functions compiled as a whole: eager's results from a file, what changes and what is fixed, and what cannot be carried."""
 
 import collections
+import copy
 import dataclasses
 import functools
 import io
@@ -448,3 +449,41 @@ def test_a_compiled_module_is_saved_after_calls(tmp_path):
         found, expected = (parts(call(x(9, 4), flag="on")) for call in (tracework.load(tmp_path / "m.tw"), net))
         torch.testing.assert_close(found[0], expected[0])
         assert found[1] == expected[1]
+
+
+class Cached(torch.nn.Module):
+    """Attention over what was seen before; by_index: how keys are put into their cache."""
+
+    def __init__(self, by_index):
+        super().__init__()
+        self.by_index, self.project = by_index, torch.nn.Linear(16, 48)
+        self.register_buffer("keys", torch.zeros(1, 2, 16, 8))
+        self.register_buffer("values", torch.zeros(1, 2, 16, 8))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x, places):
+        q, k, v = self.project(x).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        if self.by_index:
+            self.keys.index_copy_(2, places, k), self.values.index_copy_(2, places, v)
+        else:
+            self.keys[:, :, places], self.values[:, :, places] = k, v
+        self.seen += 1
+        mask = torch.arange(16) <= places[:, None]
+        y = torch.nn.functional.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=mask)
+        return y.transpose(1, 2).flatten(2), self.seen + 0
+
+
+@pytest.mark.parametrize("by_index", [True, False])
+def test_decoding_with_a_cache_in_buffers(by_index, tmp_path):
+    """Places may be out of range, which nobody can run again: the error is eager's, and nothing is written then."""
+    plain = Cached(by_index).eval()
+    program = tracework.aot_compile(copy.deepcopy(plain), (torch.randn(1, 1, 16), torch.tensor([0])))
+    tracework.save(program, tmp_path / "decoder.tw")
+    loaded = tracework.load(tmp_path / "decoder.tw")
+    with torch.no_grad():
+        for place in (0, 1, 2, 7):
+            token, places = torch.randn(1, 1, 16), torch.tensor([place])
+            torch.testing.assert_close(loaded(token, places), plain(token, places))
+        with pytest.raises(IndexError):
+            loaded(token, torch.tensor([16]))
+        torch.testing.assert_close(loaded(token, places), plain(token, places))

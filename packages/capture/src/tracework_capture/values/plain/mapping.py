@@ -181,6 +181,13 @@ class DictValue(NativeValue):
         self.lacking.add(hashed)
         frame.guard("DICT_LACKS", self.source, weak_key(behind(hashed)))
 
+    def has_at(self, frame: Frame, hashed: Hashable, value: Value) -> bool:
+        """Whether the item at a key that is there is this value already, as after `self.count += 1` of a module's buffer."""
+        item = self.entries[hashed][1]
+        if type(item) is Pending and item.obj is not None and item.obj is getattr(value, "obj", None):
+            item = self.item(frame, hashed)
+        return item is value
+
     def store(self, frame: Frame, key: Value, value: Value) -> None:
         """self[key] = value"""
         hashed = self.hashed(frame, key)
@@ -188,6 +195,8 @@ class DictValue(NativeValue):
         if entry is None:
             self.structure += 1
             self.entries[hashed] = [key, value]
+        elif self.has_at(frame, hashed, value):
+            return
         else:
             self.may_drop(frame, hashed)
             entry[1] = value
