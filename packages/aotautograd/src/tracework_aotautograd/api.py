@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -227,7 +228,11 @@ def inference_program(
     if (other := _on_other_devices(gm)) is not None:
         raise Refusal(f"a tensor on device {other.meta['example_value'].device}", other.meta.get("stack") or "")
     if depends_on_data(gm):
-        raise Refusal("sizes or numbers that depend on data")
+        found = next((node for node in gm.graph.nodes if node.meta.get("data_dependent")), None)
+        if found is not None and found.target is operator.getitem:  # one of several results
+            found = found.all_input_nodes[0]
+        what = "a hook of a result" if found is None else getattr(found.target, "__name__", found.target)
+        raise Refusal(f"{what}, which runs as it is", "" if found is None else found.meta.get("stack") or "")
     program = trace_inference(gm, example_inputs, options.attention)
     if program.signature.shared:
         raise Refusal("inputs that share memory, of which one is written to")

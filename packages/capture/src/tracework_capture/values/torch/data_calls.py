@@ -66,7 +66,8 @@ RECURRENT_NAMES = "input hx params has_biases num_layers dropout train bidirecti
 def recurrent_row(fn: Callable[..., Any]) -> Handler:
     """torch.lstm and its like. A layer that is one operator is part of the graph, and so is a single step; one that is operators step by
     step, which would all be compiled, or whose number of steps is open, is called as it is. So is one that a GPU's library trains: it says how
-    large the memory is that its backward reads, and keeps the state of its dropout."""
+    large the memory is that its backward reads, and keeps the state of its dropout. Calls that are captured as a whole have the operators of
+    all steps, for nothing else runs there."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = dict(zip(RECURRENT_NAMES, args)) | kwargs
@@ -97,7 +98,7 @@ def recurrent_row(fn: Callable[..., Any]) -> Handler:
 
         training: Any = given.get("train")
         trained = sequence.example.device.type != "cpu" and not (training.is_constant() and training.constant() is False)
-        if type(steps) is int and not trained and (steps < 2 or operators(1) == operators(2)):
+        if type(steps) is int and not trained and (frame.options.whole or steps < 2 or operators(1) == operators(2)):
             return call_torch(frame, fn, args, kwargs)
 
         def for_its_shapes(whole: Any, states: Any, *rest: Any, **options: Any) -> Any:
