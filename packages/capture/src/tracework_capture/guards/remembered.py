@@ -41,6 +41,11 @@ class Remembered(Predicate):
         self.calls.append((args, kwargs, found))
         self.counts = function.cache_info()
 
+    def was_asked(self) -> None:
+        """The guard has asked for this run, and is asked once more before the code that it guards."""
+        function: Any = self.function()
+        self.counts = None if function is None else function.cache_info()
+
     def is_as_traced(self, function: Any) -> bool:
         """Whether nobody asked the function since tracing did, which stands for the calls of this run."""
         counts, self.counts = self.counts, None

@@ -34,6 +34,7 @@ from ..guards.access import Scope, fetch
 from ..guards.addresses import Asks, Changed, Reader, Writer, digest_of_code, function_of_code
 from ..guards.guard import Guard
 from ..guards.program import check_guard, program_of
+from ..guards.remembered import Remembered
 from ..guards.report import explain_failure, recompile_reason
 from ..guards.store import NotPortable, StoredCondition, StoredExpression, StoredRecord
 from ..options import CaptureOptions
@@ -405,6 +406,9 @@ class StoredEntries:
                     assert frame is not None
                     frame.waiting.remove(data)
                     remember_sizes(history, data)
+                    for guard in entry.info.program.guards:
+                        if guard.kind == "RELATION" and isinstance(guard.payload[0], Remembered):
+                            guard.payload[0].was_asked()
                     log.info("%s: a stored entry serves", options.shown(code))
                     return entry
                 if log.isEnabledFor(logging.DEBUG):

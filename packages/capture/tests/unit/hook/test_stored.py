@@ -817,3 +817,30 @@ def test_frames_without_anything_to_compile(
     for _ in range(calls):
         assert torch.equal(function(X, flag, into), X + 2 * flag)
     assert into == [0, *[1] * calls] and process.captures == captures
+
+
+COUNTED = """
+import functools
+import torch
+
+@functools.cache
+def factor(n):
+    return n + 1
+
+@functools.lru_cache
+def weights(n):
+    return torch.ones(n)
+
+def run(x):
+    return x * factor(2) + weights(4)
+"""
+
+
+def test_what_functions_count_is_what_the_program_asks(process: Process) -> None:
+    process.call(process.start(COUNTED).run, X)
+    module = process.start(COUNTED)
+    for calls in range(3):
+        process.call(module.run, X)
+        found = [module.factor.cache_info(), module.weights.cache_info()]
+        assert [(info.hits, info.misses) for info in found] == [(calls, 1)] * 2
+    assert process.captures == 0
