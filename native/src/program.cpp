@@ -383,16 +383,32 @@ IValue value_of(const tw_value &value, const std::string &name) {
     if (tensor.device.device_type != kDLCPU) {
         throw Failure(name + ": device: expected cpu, got DLPack's " + std::to_string(tensor.device.device_type), "copy it to the CPU");
     }
+    const auto refuse = [&](const std::string &what) { throw Failure(name + ": " + what, "give a tensor as DLPack describes one"); };
+    if (tensor.ndim < 0 || (tensor.ndim > 0 && !tensor.shape)) {
+        refuse("a tensor of rank " + std::to_string(tensor.ndim) + (tensor.shape ? "" : " without sizes"));
+    }
     const at::IntArrayRef sizes(tensor.shape, static_cast<size_t>(tensor.ndim));
     const auto dtype = at::toScalarType(tensor.dtype);
+    const auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
     std::vector<int64_t> strides(sizes.size());
-    int64_t reach = 1;
+    int64_t reach = 1, last = bytes, step = 0; // last: bytes up to the end of the last element
+    bool fits = true;
     for (size_t n = sizes.size(); n-- > 0;) {
         strides[n] = tensor.strides ? tensor.strides[n] : reach;
-        reach *= std::max<int64_t>(sizes[n], 1);
+        if (sizes[n] < 0 || strides[n] < 0) {
+            refuse("size " + std::to_string(sizes[n]) + " and stride " + std::to_string(strides[n]) + " of dim " + std::to_string(n));
+        }
+        fits = fits && !__builtin_mul_overflow(reach, std::max<int64_t>(sizes[n], 1), &reach);
+        fits = fits && !__builtin_mul_overflow(std::max<int64_t>(sizes[n], 1) - 1, strides[n], &step);
+        fits = fits && !__builtin_mul_overflow(step, bytes, &step) && !__builtin_add_overflow(last, step, &last);
     }
-    const auto bytes = static_cast<int64_t>(c10::elementSize(dtype)), offset = static_cast<int64_t>(tensor.byte_offset);
-    return at::for_blob(tensor.data, sizes).strides(strides).storage_offset(offset / bytes).options(at::TensorOptions(dtype)).make_tensor();
+    const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+    if (!fits || (!tensor.data && !empty)) {
+        refuse(fits ? "no memory" : "more elements than memory has");
+    }
+    const auto offset = static_cast<int64_t>(tensor.byte_offset);
+    auto *data = static_cast<char *>(tensor.data) + offset % bytes; // memory need not be aligned
+    return at::for_blob(data, sizes).strides(strides).storage_offset(offset / bytes).options(at::TensorOptions(dtype)).make_tensor();
 }
 
 DLDataType type_of(at::ScalarType dtype) {
@@ -608,6 +624,9 @@ const tw_info *tw_output(const tw_program *program, size_t number) {
 
 tw_result *tw_run(tw_program *program, const tw_value *inputs, size_t count) {
     return guarded([=]() -> tw_result * {
+        if (!program || (count && !inputs)) {
+            throw Failure("tw_run() is given no program, or no arguments", "look at tw_last_error() where tw_load() gives NULL");
+        }
         auto made = std::make_unique<tw_result>();
         made->held = run(*program, inputs, count);
         for (IValue &value : made->held) {

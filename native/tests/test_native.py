@@ -373,6 +373,44 @@ def test_calls_are_refused_in_pythons_words(native, tmp_path, call):
         native.load(file)(*CALLS[call])
 
 
+TENSORS = {
+    # fields of a tensor that are none, and the words
+    "no sizes": ({"shape": None}, "a tensor of rank 2 without sizes"),
+    "a negative rank": ({"ndim": -1}, "a tensor of rank -1"),
+    "a negative size": ({"shape": (ctypes.c_int64 * 2)(-4, 8)}, "size -4 and stride 8 of dim 0"),
+    "a negative stride": ({"strides": (ctypes.c_int64 * 2)(-8, 1)}, "size 4 and stride -8 of dim 0"),
+    "too large": ({"shape": (ctypes.c_int64 * 2)(1 << 62, 8)}, "more elements than memory has"),
+    "no memory": ({"data": None}, "no memory"),
+    "of a GPU": ({"device": (2, 0)}, "device: expected cpu, got DLPack's 2"),
+}
+
+
+@pytest.mark.parametrize("what", TENSORS)
+def test_what_is_no_tensor(native, tmp_path, what):
+    loaded, held, (fields, message) = native.load(saved(tmp_path / "m.tw")), [], TENSORS[what]
+    value = _value(x(4, 8), held)
+    for name, field in fields.items():
+        setattr(value.held.tensor, name, field)
+    assert not native.library.tw_run(loaded.handle, ctypes.byref(value), ctypes.c_size_t(1))
+    assert f"input: {message}" in native.library.tw_last_error().decode()
+
+
+def test_memory_that_is_not_aligned(native, tmp_path):
+    file, given, held = saved(tmp_path / "m.tw"), x(4, 8), []
+    loaded = native.load(file)
+    value, memory = _value(given, held), ctypes.create_string_buffer(b"-" + given.numpy().tobytes())
+    value.held.tensor.data, value.held.tensor.byte_offset = ctypes.addressof(memory), 1
+    result = native.checked(native.library.tw_run(loaded.handle, ctypes.byref(value), ctypes.c_size_t(1)))
+    found = _read(native.library.tw_result_value(result, ctypes.c_size_t(0))[0])
+    native.library.tw_result_free(result)
+    assert same(found, tracework.load(file)(given))
+
+
+def test_nothing_is_run(native):
+    with pytest.raises(Refused, match="no program"):
+        native.checked(native.library.tw_run(None, None, ctypes.c_size_t(0)))
+
+
 def test_the_number_of_arguments(native, tmp_path):
     with pytest.raises(Refused, match=r"expected 1 arguments \(input\), got 2"):
         native.load(saved(tmp_path / "m.tw"))(x(4, 8), 1)
