@@ -83,7 +83,7 @@ def in_pieces(
         finally:
             _torch.leave_modes(records, entered.values())
     if observe is not None:
-        observe("between", tuple(dict.fromkeys(_described(n) for n in gm.graph.nodes if n.meta.get("data_dependent"))))
+        observe("between", tuple(dict.fromkeys(_described(_whole(n)) for n in gm.graph.nodes if n.meta.get("data_dependent"))))
     inputs = tuple(examples)
     output = next(iter(reversed(gm.graph.nodes))).args[0]
     entering = [node for node in gm.graph.nodes if _torch.enters_autocast(node)]
@@ -146,6 +146,11 @@ def _cut(graph: fx.Graph, apart: set[fx.Node]) -> list[list[fx.Node]]:
 def _is_part(node: fx.Node) -> bool:
     """Whether a node takes one of several results of another: it goes with that one, since pieces give tensors."""
     return node.target is operator.getitem and isinstance(operand_of(node).meta.get("example_value"), (tuple, list))
+
+
+def _whole(node: fx.Node) -> fx.Node:
+    """What a node takes a part of; itself, where it takes none."""
+    return _whole(operand_of(node)) if _is_part(node) else node
 
 
 def _parts(node: fx.Node) -> list[fx.Node]:

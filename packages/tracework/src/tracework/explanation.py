@@ -32,7 +32,7 @@ class Explanation:
     capture: graphs, breaks, guards, recompiles and plainly run frames as capture reports them. graphs: how many were captured. kernels: how
     many were generated. library: operators that call the library's kernels. unrecorded: why graphs on a GPU could not be recorded as CUDA
     graphs (mode "reduce-overhead"), with the operators that stand against it. parts: how many CUDA graphs record the others, or parts of
-    them. between: what runs between these, and why. seconds: what each stage of the compilation took, without
+    them. between: what runs as it is between these, or between compiled parts of a graph, and why. seconds: what each stage of the compilation took, without
     the stages inside of it. choices: which block sizes kernels were chosen from, and what they took (max_autotune).
     all_scores: why flex_attention computes all scores on a GPU.
     """
@@ -77,8 +77,7 @@ class Explanation:
         lines = [f"not recorded as a CUDA graph: {reason}" for reason in self.unrecorded]
         if self.parts and self.between:
             lines.append(f"{self.parts} part(s) can be recorded as CUDA graphs")
-            lines += [f"runs between recorded parts: {what}" for what in self.between]
-        return lines
+        return lines + [f"runs between {'recorded' if self.parts else 'compiled'} parts: {what}" for what in self.between]
 
     def _findings(self) -> list[str]:
         """A line for each: what runs uncompiled comes first, functions that are plain Python of themselves last."""

@@ -145,3 +145,11 @@ def test_what_is_not_stored_and_why():
     assert "explained.thrice" in line and "test_explanation.py" in line
     assert "not stored" not in str(tracework.explain(lambda x: x.sum())(x))
     assert "not stored" not in str(tracework.explain(lambda x: thrice(x).sum(), backend="aot_eager")(x))
+
+
+def test_what_runs_as_it_is_between_compiled_parts():
+    said = tracework.explain(lambda x: torch.unique(x).sum() + x.sin())(torch.ones(3))
+    (line,) = [line for line in str(said).splitlines() if line.startswith("runs between compiled parts: unique runs as it is")]
+    assert line in said.full() and "test_explanation.py" in line
+    said = tracework.explain(torch.nn.GRU(4, 8))(torch.ones(5, 2, 4))
+    assert "runs between compiled parts: gru runs as it is" in str(said)

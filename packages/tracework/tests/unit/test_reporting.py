@@ -24,7 +24,8 @@ class Net(torch.nn.Module):
 
 
 SCHEMA = {
-    "": "schema version what made versions machine graphs breaks recompiles stored plain uncompiled compiled compile_time memory budgets guard_costs summary",
+    "": "schema version what made versions machine graphs breaks recompiles stored plain uncompiled between compiled"
+    " compile_time memory budgets guard_costs summary",
     "summary": "graphs operations breaks recompiles uncompiled guards kernels library bytes flops peak_bytes one_by_one_peak_bytes"
     " compile_seconds us limit_us",
     "graphs": "number function file line operations inputs symbols conditions guards guards_by_kind ended text",
@@ -199,3 +200,8 @@ def test_a_part_that_fails_does_not_fail_the_program(monkeypatch, tmp_path):
     monkeypatch.setattr(document, "document", fails)
     with pytest.warns(RuntimeWarning, match="report: no"), tracework.report(tmp_path / "r.html"):
         pass
+
+
+def test_what_runs_as_it_is_is_in_the_report():
+    found = tracework.report(lambda x: x[x > 0].sum() + x.sin())(torch.ones(3))
+    assert any("runs as it is" in text and "test_reporting.py" in text for text in found.json()["between"])

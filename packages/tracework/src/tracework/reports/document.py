@@ -48,6 +48,7 @@ def document(recorder: Recorder, what: str) -> dict[str, Any]:
         "stored": [ROWS["stored"](each) for each in recorder.stored],
         "plain": [ROWS["plain"](each) for each in recorder.plain],
         "uncompiled": [ROWS["uncompiled"](each) for each in recorder.uncompiled],
+        "between": recorder.between,
         "compiled": compiled,
         "compile_time": compile_time(recorder.spans),
         "memory": recorder.memory,

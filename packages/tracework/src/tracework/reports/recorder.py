@@ -49,6 +49,8 @@ class Recorder:
     recompiles: list[Any] = field(default_factory=list)
     stored: list[Any] = field(default_factory=list)
     uncompiled: list[Any] = field(default_factory=list)
+    between: list[str] = field(default_factory=list)
+    """What runs as it is between compiled parts of a graph, and why."""
     compiled: list[Compiled] = field(default_factory=list)
     trained: list[tuple[str, Any]] = field(default_factory=list)
     """Function, and what its graph was cut into."""
@@ -97,6 +99,8 @@ class Recorder:
         elif stage == "aotautograd" and isinstance(product, aotautograd.FunctionalProgram):
             self.trained.append((activity.compiling(), product))
             self._backwards += [(each.graph, activity.compiling()) for each in product.backwards]
+        elif stage == "between":
+            self.between += [text for text in product if text not in self.between]
         elif stage == "primops" and own is not None and own.prims is None:
             own.prims = product
         elif stage == "runtime" and own is not None:
