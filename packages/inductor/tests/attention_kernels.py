@@ -89,7 +89,7 @@ def check_values(name, folder, tolerance, blocks=(), extents=(), **sizes):
     score, keep, slope = bodies
     wide = [x.double() for x in (q, k, v, grad)]
     wanted = forward_reference(*wide[:3], captured, [], [], score, keep, SCALE, [])
-    close = {"rtol": 0, "atol": tolerance}
+    close = {"rtol": tolerance, "atol": tolerance}  # float32's rounding of a sum grows with what is summed
     torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], **close)
     rows = [wanted[1].float(), wanted[2].float(), (wide[3] * wanted[0]).sum(-1).float()]
     given = [grad, q, k, v, *rows, *blocks, *captured]

@@ -28,7 +28,7 @@ def _several_reads_and_shared(value: Lazy, users: int, options: InductorOptions,
     if users <= 1 or len(value.reads) <= 1:
         return False
     if value.device.type == "cpu":
-        return len([name for name in value.reads if _is_as_large(buffers[name].layout.sizes, value.sizes)]) > 1
+        return len([name for name in value.reads if not _is_small(buffers[name].layout.sizes, value.sizes)]) > 1
     again = _bytes_again(value, buffers)
     if value.dtype.itemsize == 2 and value.dtype.is_floating_point and again <= _UNROUNDED_READS:
         return False
@@ -36,9 +36,16 @@ def _several_reads_and_shared(value: Lazy, users: int, options: InductorOptions,
     return again * (users - 1) > users
 
 
-def _is_as_large(sizes: Sequence[Size], than: Sequence[Size]) -> bool:
-    """Whether a buffer takes much of the time in which a value of these sizes is read: not a row's statistics, say, or a table of channels."""
-    return not is_static((*sizes, *than)) or constant_product(sizes) * SMALL_SHARE >= constant_product(than)
+def _is_small(sizes: Sequence[Size], beside: Sequence[Size]) -> bool:
+    """Whether a buffer takes next to no time to be read for a value of sizes `beside`: statistics of channels or groups, say.
+
+    Those of rows, and what all rows share, do not count: what norms of rows write is rows in cache, and lets columns be added up on the way
+    (schedule/mixed_orders.py).
+    """
+    if not beside or not is_static((*sizes, *beside)):
+        return False
+    elements, rows = constant_product(sizes), constant_product(beside[:-1])
+    return elements * SMALL_SHARE < rows * int(beside[-1]) and elements not in (rows, beside[-1])
 
 
 def _bytes_again(value: Lazy, buffers: Buffers) -> float:
