@@ -14,6 +14,7 @@ from torch import fx
 from tracework_primops.broadcasting import is_dense
 
 from .. import _torch
+from .wrapped import plain_parts
 
 MAX_SAVED_BYTES = 1 << 16
 """Bytes of an input that are copied before each call for the case that a condition does not hold."""
@@ -70,8 +71,9 @@ def is_written_the_same_again(node: fx.Node) -> bool:
 def storages_of(node: fx.Node) -> list[Any]:
     """The memory that the result of a node lies in."""
     example = node.meta.get("example_value")
-    parts = example if isinstance(example, (tuple, list)) else [example]
-    return [part.storage for part in parts if isinstance(part, torch.Tensor)]
+    given = example if isinstance(example, (tuple, list)) else [example]
+    parts = [part for tensor in given if isinstance(tensor, torch.Tensor) for part in plain_parts(tensor)]
+    return [part.storage for part in parts]  # type: ignore[attr-defined, misc]  # of fakes; of wrappers it is a method
 
 
 @_torch.without_dispatch
