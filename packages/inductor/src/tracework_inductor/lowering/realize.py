@@ -45,7 +45,7 @@ def _is_small(sizes: Sequence[Size], beside: Sequence[Size]) -> bool:
     if not beside or not is_static((*sizes, *beside)):
         return False
     elements, rows = constant_product(sizes), constant_product(beside[:-1])
-    return elements * SMALL_SHARE < rows * int(beside[-1]) and elements not in (rows, beside[-1])
+    return elements * SMALL_SHARE < constant_product(beside) and elements not in (rows, beside[-1])
 
 
 def _bytes_again(value: Lazy, buffers: Buffers) -> float:
