@@ -3,6 +3,7 @@ next one does. What the next one gives is always plain Python's."""
 
 import builtins
 import contextlib
+import functools
 import importlib.util
 import inspect
 import itertools
@@ -264,6 +265,10 @@ def arrays(x):
 
 model = Model()
 """
+REMEMBERS_INSTANCES = hasattr(functools.singledispatchmethod(len), "_method_cache")
+"""As CPython 3.13's does, so that they are compared by identity, which no other process has."""
+if REMEMBERS_INSTANCES:
+    PROGRAM = PROGRAM.replace('mixer.mix(3, kind_of("text", kind_of(3, x)))', 'kind_of("text", kind_of(3, x))')
 
 
 class Store:
@@ -499,6 +504,9 @@ CHANGES = {
     "requires grad": Change(argument=torch.ones(4, requires_grad=True)),
     "an option": Change(options={"dynamic": True}, argument=torch.arange(6.0)),
 }
+
+if REMEMBERS_INSTANCES:
+    del CHANGES["what a method calls for a class"]
 
 
 @pytest.fixture
