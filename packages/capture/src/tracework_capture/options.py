@@ -40,8 +40,8 @@ class CaptureOptions:
     places: file of code that stands for a function of the program -> the place that messages show instead.
     around: called with the code of a frame, gives the context in which the frame is captured and its graph compiled.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for calls that are captured as a whole, and tests.
-    empty_graphs: backends are given graphs of those, too.
     whole: for calls that are captured as a whole: what runs in the frame's place never runs the frame, as where a graph raises.
+    Backends are given graphs without operations, too.
     repeats_writes: whether checkpoints in graphs may write to inputs; the attribute REPEATS_WRITES of the backend decides.
     """
 
@@ -63,7 +63,6 @@ class CaptureOptions:
     shapes: Mapping[tuple[Any, ...], Any] | None = None
     idle_limit: int = 50_000
     keep_empty: bool = False
-    empty_graphs: bool = False
     whole: bool = False
     repeats_writes: bool = False
     dynamic_sources: frozenset[str] = frozenset()

@@ -156,7 +156,7 @@ def make_graph(frame: Frame, stop: Returned | Break, writer: CodeWriter) -> Capt
     builder = frame.graph
     outputs = tuple(writer.outputs)
     check_replaced(frame, outputs)
-    if not outputs and not builder.calls and not builder.draws and not frame.options.empty_graphs:
+    if not outputs and not builder.calls and not builder.draws and not frame.options.whole:
         return None
     for node in unused_that_may_raise(builder.graph, outputs):
         example = node.meta["example_value"]

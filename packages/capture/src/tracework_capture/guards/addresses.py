@@ -257,9 +257,10 @@ def _made_address(obj: Any, kind: Any) -> list[Any] | None:
     if kind is functools._lru_cache_wrapper:
         path = _path_to(obj, obj.__module__, obj.__qualname__)
         return None if path is None else ["cached", *path, _digest_of_layer(obj), _digest_of_remembering(obj)]
-    if kind.__module__ == "numpy" or obj is NotImplemented:  # which code of Python's library asks for
-        module, name = ("builtins", repr(obj)) if obj is NotImplemented else ("numpy", getattr(obj, "__name__", None))
-        path = _path_to(obj, module, name)
+    if obj is NotImplemented:  # which code of Python's library asks for
+        return ["builtin", "builtins", "NotImplemented"]
+    if kind.__module__ == "numpy":
+        path = _path_to(obj, "numpy", getattr(obj, "__name__", None))
         return None if path is None else ["builtin", *path]
     if issubclass(kind, _torch.HigherOrderOperator):
         is_torchs = module_of(kind).partition(".")[0] == "torch" and getattr(torch.ops.higher_order, obj.name(), None) is obj

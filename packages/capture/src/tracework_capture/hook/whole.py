@@ -98,7 +98,7 @@ def capture_whole(
         give_slots.__tracework_writes_last__ = True  # type: ignore[attr-defined]  # it writes to nothing
         return give_slots
 
-    whole_options = dataclasses.replace(options.with_sizes(True), keep_empty=True, empty_graphs=True, whole=True)
+    whole_options = dataclasses.replace(options.with_sizes(True), keep_empty=True, whole=True)
     given = FrameInput(code, {"args": args, "kwargs": kwargs}, function.__globals__, closure)  # type: ignore[attr-defined]
     try:
         captured = _capture_frame()(given, keep, whole_options, History(Learnt(unchecked=True)), disabled_call)
