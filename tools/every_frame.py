@@ -51,8 +51,8 @@ def every_frame(counts, forced, machinery, backend=lambda gm, inputs: gm.forward
     as_always = policy.frame_is_captured
     skipped = tuple(os.sep + part for part in machinery)
 
-    def is_captured(code):
-        return as_always(code) and not any(part in code.co_filename for part in skipped)
+    def is_captured(code, globals_=None):
+        return as_always(code, globals_) and not any(part in code.co_filename for part in skipped)
 
     context.frame_is_captured = is_captured
 
