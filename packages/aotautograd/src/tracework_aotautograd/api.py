@@ -21,6 +21,7 @@ from .higher_order import BATCHED, HigherOrder, reads_of
 from .layouts import lay_out
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, in_stages, keep_statistics, narrow_indices, shown_input, split
+from .partition.trade_off import kept_within
 from .pieces import depends_on_data, in_pieces, name_of
 from .recipes import (
     RECIPE,
@@ -262,7 +263,8 @@ def partition(joint: JointProgram, options: AotOptions) -> FunctionalProgram:
                 backward, stages=in_stages(backward, signature.inputs, _shown_slots(halves.forward), options.buckets)
             )
         backwards.append(backward)
-    return FunctionalProgram(halves.forward, tuple(backwards), signature, counts, forward_spec, joint.graph)
+    kept = kept_within(joint, parts, options, saved)
+    return FunctionalProgram(halves.forward, tuple(backwards), signature, counts, forward_spec, joint.graph, kept)
 
 
 def _shown_slots(forward: fx.GraphModule) -> dict[str, int]:

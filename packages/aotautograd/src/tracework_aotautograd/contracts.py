@@ -90,11 +90,37 @@ class Backward:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What a forward keeps for its backward under a memory budget below 1, in bytes beside inputs that are kept as they are.
+
+    whole: what it would keep without a budget. again: how many operators are computed again for it. time: the predicted time of a step over
+    that without a budget.
+    """
+
+    budget: float
+    whole: int
+    bytes: int
+    again: int
+    time: float
+
+    @property
+    def limit(self) -> int:
+        """The bytes that the budget allows."""
+        return int(self.budget * self.whole)
+
+    def text(self) -> str:
+        """A line."""
+        limit = f"of {self.whole:,} bytes for the backward {self.limit:,} may be kept and {self.bytes:,} are"
+        price = f"{self.again} operators run again, a step takes {self.time:.2f} times as long (predicted)"
+        return f"memory_budget={self.budget:g}: {limit}{'' if self.bytes <= self.limit else ', the fewest possible'}; {price}"
+
+
+@dataclass(frozen=True)
 class FunctionalProgram:
     """Forward and backwards apart, one backward for each component of the signature.
 
     The forward returns its graph outputs, then saved sizes, then saved tensors. `saved` counts them as (sizes, tensors). `joint`: the graph
-    that they were cut from.
+    that they were cut from. `kept`: what a memory budget came to, if there is one.
     """
 
     forward: fx.GraphModule
@@ -103,6 +129,7 @@ class FunctionalProgram:
     saved: tuple[int, int]
     forward_spec: GraphSpec
     joint: fx.GraphModule
+    kept: Kept | None = None
 
     def text(self) -> str:
         """Signature, joint graph, forward and backwards as text."""

@@ -16,7 +16,7 @@ import tracework_capture as capture
 from . import activity, backends, config, dynamism, logs, torch_settings
 from .after_import import after_import
 from .collector import without_collection
-from .compiled_module import CompiledModule, check_devices_of, entry_function, with_a_frame, wrap_module
+from .compiled_module import ARGUMENTS, CompiledModule, check_devices_of, entry_function, with_a_frame, wrap_module
 from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
 from .observe import Observe, nothing
@@ -320,6 +320,7 @@ def compile(
         target = with_a_frame(model)
         shapes = _shapes(arguments, model, through=target is not model)
         compiled: Any = _optimizer(arguments, observe, shapes)(target)
+        setattr(compiled, ARGUMENTS, arguments)
         compiled.aot_compile = functools.partial(_aot_compile, model, arguments)
         return compiled
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -28,6 +29,7 @@ from .fx_lines import fx_lines, places
 from .lazy_inputs import is_lazy, resolved
 from .observe import Observe, instead_of, nothing, tell
 from .options import Options, identity
+from .user_line import levels_inside
 
 AOT_STAGES = {"functional": "aotautograd", "between": "between", "attention": "attention"}
 """What observers call the products of aotautograd."""
@@ -134,6 +136,9 @@ def _ahead_of_time(
     stage = Stage(observe, options.progress)
 
     def seen(stage: str, product: Any) -> None:
+        kept = getattr(product, "kept", None)
+        if kept is not None and kept.bytes > kept.limit and options.memory_budget > 0:  # of none the fewest possible are meant
+            warnings.warn(kept.text(), stacklevel=levels_inside())
         observe(AOT_STAGES[stage], product)
         tell(AOT_STAGES[stage], product)
 

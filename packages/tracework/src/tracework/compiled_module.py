@@ -23,6 +23,8 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from .errors import MixedDevices
 
+ARGUMENTS = "__tracework_arguments__"
+"""Where a compiled function has the arguments that made it."""
 Recompile = Callable[[torch.nn.Module, dict[str, Any]], torch.nn.Module]
 
 

@@ -65,7 +65,7 @@ class Tally:
 
     library: the operators that kernels of the library do. unrecorded: reasons against recording what runs on a GPU as CUDA graphs. parts:
     how many CUDA graphs record the rest of it; between: what runs between them, and why. choices: which configs kernels were chosen from.
-    all_scores: why attention computes all scores.
+    all_scores: why attention computes all scores. budgets: what memory budgets came to.
     """
 
     def __init__(self, then: Observe | None = None) -> None:
@@ -77,6 +77,7 @@ class Tally:
         self.between: list[str] = []
         self.choices: list[str] = []
         self.all_scores: list[str] = []
+        self.budgets: list[str] = []
         self._then = then
 
     def __call__(self, stage: str, product: Any) -> None:
@@ -92,6 +93,8 @@ class Tally:
             self.between += product
         if stage == "attention":
             self.all_scores += product
+        if stage == "aotautograd" and getattr(product, "kept", None) is not None:
+            self.budgets.append(product.kept.text())
         if self._then is not None:
             self._then(stage, product)
 

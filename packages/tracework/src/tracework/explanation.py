@@ -14,7 +14,7 @@ import torch
 import tracework_capture as capture
 
 from . import activity, backends, config
-from .compiled_module import CompiledModule, entry_function, with_a_frame
+from .compiled_module import ARGUMENTS, CompiledModule, entry_function, with_a_frame
 from .dump import Tally
 from .errors import NotCallable
 from .options import build
@@ -34,7 +34,7 @@ class Explanation:
     graphs (mode "reduce-overhead"), with the operators that stand against it. parts: how many CUDA graphs record the others, or parts of
     them. between: what runs as it is between these, or between compiled parts of a graph, and why. seconds: what each stage of the compilation took, without
     the stages inside of it. choices: which block sizes kernels were chosen from, and what they took (max_autotune).
-    all_scores: why flex_attention computes all scores on a GPU.
+    all_scores: why flex_attention computes all scores on a GPU. budgets: what the memory budget of a training step came to, for each graph.
     """
 
     capture: Any
@@ -47,11 +47,12 @@ class Explanation:
     seconds: Mapping[str, float] = field(default_factory=dict)
     choices: tuple[str, ...] = ()
     all_scores: tuple[str, ...] = ()
+    budgets: tuple[str, ...] = ()
 
     def full(self) -> str:
         """All of it: every break with its source lines, every graph with its guards."""
         attention = [f"attention computes all scores: {reason}" for reason in self.all_scores]
-        return "\n".join([*self._summary(), *attention, *self._recordings(), *self.choices, str(self.capture)])
+        return "\n".join([*self._summary(), *attention, *self.budgets, *self._recordings(), *self.choices, str(self.capture)])
 
     def __str__(self) -> str:
         summary, found = self._summary(), self._findings()
@@ -89,6 +90,7 @@ class Explanation:
             lines.append(f"recompile at {_place(again)} in {again.name}: {_line(again.reasons[-1])}{cure}")
         lines += [f"not stored for other processes: {each.name} ({_place(each)}): {_line(each.why)}" for each in said.not_stored]
         lines += [f"attention computes all scores: {_line(reason)}" for reason in self.all_scores]
+        lines += self.budgets
         lines += self._recordings()
         stopped = [each for each in said.skipped if each.stop is not None and each.stop not in said.breaks]
         lines += [f"plain Python: {each.name} ({_place(each)}), after {_break_line(each.stop)}" for each in stopped]
@@ -159,12 +161,12 @@ def _frame_summary(at: Any) -> traceback.FrameSummary:
 
 def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None = None) -> Callable[..., Explanation]:
     """Gives a function of fn's arguments that compiles afresh, runs once, and reports. Of what is compiled already the uncompiled one is
-    meant."""
+    meant, with the options that compile() was given."""
     if not callable(fn):
         raise NotCallable(f"explain() takes a function, method or nn.Module, not {type(fn).__name__}: {fn!r}.")
     tally = Tally()
     unbacked = None if backends.is_ours(backend) else False  # as compile() does
-    options = build(None, None, config.current())
+    options = build(*_asked_for(fn), config.current())
     chosen = backends.resolve(backend, options, tally)
     stored = backends.stores(backend, options)
     target = uncompiled_form(fn)
@@ -189,9 +191,20 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
             dict(seconds),
             tuple(tally.choices),
             tuple(tally.all_scores),
+            tuple(tally.budgets),
         )
 
     return run
+
+
+def _asked_for(fn: Any) -> tuple[str | None, Mapping[str, Any] | None]:
+    """The mode and the options for this compiler that compile() was given for a callable."""
+    in_place = isinstance(fn, torch.nn.Module) and not isinstance(fn, CompiledModule)
+    compiled = fn._compiled_call_impl if in_place else fn
+    arguments = fn._tracework.arguments if isinstance(fn, CompiledModule) else getattr(compiled, ARGUMENTS, None)
+    return (
+        (None, None) if arguments is None else backends.apart(*(arguments[name] for name in ("backend", "mode", "options")))[:2]
+    )
 
 
 def uncompiled_form(fn: Callable[..., Any]) -> Callable[..., Any]:

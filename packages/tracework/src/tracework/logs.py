@@ -29,6 +29,10 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
         ),
         "joint, forward and backward graphs, masks proven away, attention whose scores are computed, operators that refuse a layout",
     ),
+    "budget": (
+        ("tracework.products.budget",),
+        "what a forward keeps for its backward: what memory_budget came to, and what each budget would keep and cost",
+    ),
     "prims": (
         ("tracework.primops.decompose", "tracework.primops.fake", "tracework.products.primops"),
         "graphs of prims, ops without decomposition, sizes that became fixed",
@@ -94,10 +98,19 @@ def log_product(stage: str, product: Any) -> None:
     """An observer: the text of a stage's product goes to its logger, when that is on."""
     if is_on(stage):
         logging.getLogger(f"tracework.products.{stage}").debug("%s", text_of(product))
+    if stage == "aotautograd" and is_on("budget") and hasattr(product, "kept"):
+        lines = [] if product.kept is None else [product.kept.text()]
+        logging.getLogger("tracework.products.budget").debug("%s", "\n".join([*lines, _trade_off(product)]))
     if stage == "captured":
         for part in ("guards", "sizes"):
             if is_on(part):
                 logging.getLogger(f"tracework.products.{part}").debug("%s", _part_of(product, part))
+
+
+def _trade_off(program: Any) -> str:
+    from tracework_aotautograd import trade_off  # which is loaded where there is such a program
+
+    return trade_off(program).text()
 
 
 def _part_of(captured: Any, part: str) -> str:

@@ -267,6 +267,8 @@ def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -
     say_ignored(_put(values, given))
     if (values.get("debug") or values.get("diagram")) and not values["dump_dir"]:
         values["dump_dir"] = _debug_folder(config.debug_dir)
+    if values.get("partitioner") == "default" and values.get("memory_budget", 1.0) < 1.0:
+        raise InvalidArgument("option 'memory_budget' is for partitioner 'min_cut': 'default' keeps all that a backward reads.")
     return Options(**values)
 
 

@@ -31,6 +31,7 @@ BAD = [
     (dict(options={"profile": "half"}), tracework.InvalidArgument, "'profile' takes one of"),
     (dict(options={"memory_budget": 1.5}), tracework.InvalidArgument, "from 0 to 1, not 1.5"),
     (dict(options={"memory_budget": float("nan")}), tracework.InvalidArgument, "from 0 to 1, not nan"),
+    (dict(options={"memory_budget": 0.5, "partitioner": "default"}), tracework.InvalidArgument, "is for partitioner 'min_cut'"),
     (dict(options={"dump_dir": "/dev/null/folder"}), tracework.InvalidArgument, "can be written"),
     (dict(name=3), tracework.InvalidArgument, "name="),
     (dict(observe=3), tracework.InvalidArgument, "observe="),

@@ -1,9 +1,11 @@
 """What explain prints: ten lines, with what matters first; and of what."""
 
 import functools
+import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 import tracework
 import tracework_capture as capture
 import tracework_runtime as runtime
@@ -39,6 +41,16 @@ class Net(torch.nn.Module):
 def in_place():
     net = Net()
     tracework.compile_in_place(net)
+    return net
+
+
+def in_place_with(function, **arguments):
+    class Calls(torch.nn.Module):
+        def forward(self, *args):
+            return function(*args)
+
+    net = Calls()
+    tracework.compile_in_place(net, **arguments)
     return net
 
 
@@ -153,3 +165,27 @@ def test_what_runs_as_it_is_between_compiled_parts():
     assert line in said.full() and "test_explanation.py" in line
     said = tracework.explain(torch.nn.GRU(4, 8))(torch.ones(5, 2, 4))
     assert "runs between compiled parts: gru runs as it is" in str(said)
+
+
+def dropped(x, w):
+    return (F.gelu(F.dropout(x @ w, 0.5)).softmax(-1) @ w.T).square().sum()
+
+
+@pytest.mark.parametrize("form", [tracework.compile, in_place_with], ids=["function", "in place"])
+def test_what_a_memory_budget_came_to_is_a_line(form):
+    fn = form(dropped, options={"memory_budget": 0.5})
+    args = [torch.randn(64, 64, requires_grad=True) for _ in range(2)]
+    found = tracework.explain(fn)(*args)
+    (line,) = found.budgets
+    assert line.startswith("memory_budget=0.5: of ") and line in str(found) and line in found.full()
+    assert not tracework.explain(dropped)(*args).budgets
+
+
+def test_a_memory_budget_that_cannot_be_met_is_told():
+    args = [torch.randn(64, 64, requires_grad=True) for _ in range(2)]
+    with pytest.warns(UserWarning, match="memory_budget=0.01: .*, the fewest possible; ") as told:
+        tracework.compile(dropped, backend="aot_eager", options={"memory_budget": 0.01})(*args)
+    assert [each.filename for each in told] == [__file__]
+    with warnings.catch_warnings():  # of 0 the fewest are meant
+        warnings.simplefilter("error")
+        tracework.compile(dropped, backend="aot_eager", options={"memory_budget": 0.0})(*args)

@@ -79,6 +79,20 @@ def test_the_graphs_of_aotautograd_are_text(tmp_path):
         assert "object at 0x" not in text and "GraphModule()" not in text
 
 
+def test_budgets_are_a_line_and_a_table(tmp_path):
+    program = (
+        "import torch, tracework\n"
+        "w = torch.ones(64, 64, requires_grad=True)\n"
+        "f = lambda x: torch.nn.functional.gelu(x @ w).softmax(-1).square()\n"
+        "tracework.compile(f, options={'memory_budget': 0.5})(torch.ones(64, 64)).sum().backward()\n"
+    )
+    environment = dict(os.environ, TRACEWORK_LOGS="budget", TRACEWORK_CACHE_DIR=str(tmp_path / "cache"))
+    for _ in range(2):  # the second one finds all of it stored
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"memory_budget=0.5: of [\d,]+ bytes .* times as long \(predicted\)\nbudget  .*\n  1.00 ", done.stderr)
+
+
 def test_unknown_artifacts_are_named():
     from tracework import UnknownName, logs
 

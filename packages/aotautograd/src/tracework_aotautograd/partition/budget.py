@@ -17,6 +17,7 @@ from torch import fx
 from ..flow import INFINITE, Edge, known_side
 from ..options import Answers
 from .default import is_constant
+from .recompute import Recompute, of_target
 from .work import work_of
 
 __all__ = ["Choice", "Problem"]
@@ -33,11 +34,13 @@ LARGEST = 2**20
 
 @dataclass(frozen=True)
 class Choice:
-    """Values that are kept, the bytes that this takes, and the work of what is computed again."""
+    """Values that are kept, the bytes that this takes, the work of what is computed again, and how many operators that is, without those
+    that move nothing."""
 
     kept: tuple[fx.Node, ...]
     bytes: int
     work: float
+    again: int
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,9 @@ class Problem:
                 if node not in given:
                     waiting += node.all_input_nodes
         found = tuple(n for n in self.values if n in needed and n in given)
-        again = sum(self._work[n] for n in needed if n not in given)
-        return Choice(found, sum(self.sizes[n] for n in found), again)
+        again = [n for n in needed if n not in given and n in self.free]
+        operators = sum(of_target(n.target) is not Recompute.FREE for n in again)
+        return Choice(found, sum(self.sizes[n] for n in found), sum(self._work[n] for n in again), operators)
 
     def _cut(self, price: float) -> Choice:
         """The best choice where each kept byte costs so much more than its traffic."""

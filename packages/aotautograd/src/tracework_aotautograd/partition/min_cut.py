@@ -41,11 +41,20 @@ def _rules(joint: JointProgram, parts: JointParts, options: AotOptions) -> Rules
 
 def chosen(joint: JointProgram, parts: JointParts, options: AotOptions, budgets: Sequence[float]) -> list[Choice]:
     """The values to save under each of these budgets, with what they come to."""
-    readers, rules = frontier(parts), _rules(joint, parts, options)
-    saved = _solve(joint, parts, options, readers, rules)
-    problem = _problem(joint, parts, options, readers, rules)
-    whole = problem.choice(saved)
+    problem, whole = _whole(joint, parts, options)
     return [whole if budget >= 1.0 else problem.solve(budget * whole.bytes) for budget in budgets]
+
+
+def beside_all(joint: JointProgram, parts: JointParts, options: AotOptions, saved: Sequence[fx.Node]) -> tuple[Choice, Choice]:
+    """What a partitioner saves, after what is saved without a budget, with what they come to."""
+    problem, whole = _whole(joint, parts, options)
+    return whole, problem.choice(saved)
+
+
+def _whole(joint: JointProgram, parts: JointParts, options: AotOptions) -> tuple[Problem, Choice]:
+    readers, rules = frontier(parts), _rules(joint, parts, options)
+    problem = _problem(joint, parts, options, readers, rules)
+    return problem, problem.choice(_solve(joint, parts, options, readers, rules))
 
 
 def _problem(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> Problem:

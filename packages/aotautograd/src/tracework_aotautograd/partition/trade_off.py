@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..contracts import FunctionalProgram, JointProgram
+from torch import fx
+
+from ..contracts import FunctionalProgram, JointProgram, Kept
 from ..options import AotOptions
-from .min_cut import chosen
+from .budget import Choice
+from .min_cut import beside_all, chosen
 from .split import JointParts
 from .work import work_of
 
-__all__ = ["BUDGETS", "Point", "TradeOff", "trade_off"]
+__all__ = ["BUDGETS", "Point", "TradeOff", "kept_within", "trade_off"]
 
 BUDGETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
 WIDTH, HEIGHT, MARGIN = 480, 300, 48
@@ -80,9 +83,21 @@ def trade_off(
         spec = program.forward_spec
         program = JointProgram(program.joint, program.signature, spec.fake_mode, spec.symbols, None)
     joint, options, parts = program, options or AotOptions(), JointParts.of(program)
-    step = max(1.0, sum(work_of(node, alone=True) for node in joint.graph.graph.nodes if node.users))
     whole, *choices = chosen(joint, parts, options, [1.0, *budgets])
-    slower = [max(0.0, choice.work - whole.work) / step for choice in choices]
-    return TradeOff(
-        tuple(Point(budget, choice.bytes, 1 + more) for budget, choice, more in zip(budgets, choices, slower, strict=True))
-    )
+    times = _times(joint, whole, choices)
+    return TradeOff(tuple(Point(budget, c.bytes, time) for budget, c, time in zip(budgets, choices, times, strict=True)))
+
+
+def kept_within(joint: JointProgram, parts: JointParts, options: AotOptions, saved: Sequence[fx.Node]) -> Kept | None:
+    """What a memory budget came to, if there is one. saved: what the partitioner chose."""
+    if options.memory_budget >= 1:
+        return None
+    whole, choice = beside_all(joint, parts, options, saved)
+    (time,) = _times(joint, whole, [choice])
+    return Kept(options.memory_budget, whole.bytes, choice.bytes, choice.again, time)
+
+
+def _times(joint: JointProgram, whole: Choice, choices: Sequence[Choice]) -> list[float]:
+    """Of a step with each of these, over that with `whole`."""
+    step = max(1.0, sum(work_of(node, alone=True) for node in joint.graph.graph.nodes if node.users))
+    return [1 + max(0.0, choice.work - whole.work) / step for choice in choices]

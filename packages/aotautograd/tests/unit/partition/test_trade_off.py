@@ -24,6 +24,10 @@ def test_bytes_fall_and_time_rises():
     *_, output = program.forward.graph.nodes
     kept = [n.meta["val"] for n in output.args[0][1:] if n.op == "call_function"]
     assert sum(x.numel() * x.element_size() for x in kept) == halved
+    half = next(p for p in found.points if p.budget == 0.5)
+    assert (program.kept.whole, program.kept.bytes, program.kept.time) == (sizes[0], halved, half.time)
+    assert program.kept.text().startswith(f"memory_budget=0.5: of {sizes[0]:,} bytes") and "possible" not in program.kept.text()
+    assert program.kept.again > 0 and aot.partition(joint, aot.AotOptions()).kept is None
     lines = found.text().splitlines()
     assert len(lines) == 1 + len(found.points) and lines[1].startswith("  1.00") and lines[1].endswith("#" * 24)
     assert found.svg().count("<circle") == len(found.points)
