@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import tracework
+from torch._higher_order_ops.out_dtype import out_dtype
 from torch.testing import assert_close
 from tracework_inductor import pipeline
 
@@ -161,3 +162,36 @@ def test_activations_become_float8_in_the_kernels_that_make_them(plans):
     (plan,) = plans
     assert [hasattr(kernel, "node") for kernel in plan.kernels] == [False, True, False, True, False]
     assert not plan.program.fallbacks
+
+
+ATEN = torch.ops.aten
+OF_DTYPE = {
+    "int8 matrices": (ATEN.mm.default, torch.int32, lambda: (bytes_of(M, K), bytes_of(K, N))),
+    "float32 matrices": (ATEN.mm.default, torch.int32, lambda: (bytes_of(M, K).float(), bytes_of(K, N).float())),
+    "two halves": (ATEN.mul.Tensor, torch.float32, lambda: (randn(M).half(), randn(M).bfloat16())),
+    "a float": (ATEN.mul.Tensor, torch.int32, lambda: (bytes_of(M), 2.7)),
+    "an int": (ATEN.div.Scalar, torch.float32, lambda: (bytes_of(M), 3)),
+    "a linear layer": (ATEN.linear.default, torch.int32, lambda: (bytes_of(M, K), bytes_of(N, K), None)),
+    "a convolution": (
+        ATEN.convolution.default,
+        torch.int32,
+        lambda: (bytes_of(1, 3, 8, 8), bytes_of(4, 3, 3, 3), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OF_DTYPE)
+def test_operators_with_the_dtype_of_their_result(case):
+    operator, dtype, operands = OF_DTYPE[case]
+    given = operands()
+    call = lambda *given: out_dtype(operator, dtype, *given)
+    value, expected = tracework.compile(call, fullgraph=True)(*given), call(*given)
+    assert value.dtype == dtype and torch.equal(value, expected)
+
+
+def test_operators_with_a_dtype_have_no_gradients():
+    x = randn(M, K).requires_grad_()
+    call = lambda x: out_dtype(ATEN.mm.default, torch.float32, x, x.t()).sum()
+    for fn in (call, tracework.compile(call)):
+        with pytest.raises(RuntimeError, match="Autograd not implemented for out_dtype"):
+            fn(x).backward()

@@ -17,6 +17,7 @@ from torch._higher_order_ops.associative_scan import generic_associative_scan as
 from torch._higher_order_ops.cond import cond_op as cond_op
 from torch._higher_order_ops.map import map as _map
 from torch._higher_order_ops.map import map_impl as map_impl
+from torch._higher_order_ops.out_dtype import out_dtype as out_dtype
 from torch._higher_order_ops.scan import scan as scan
 from torch._higher_order_ops.scan import scan_op as scan_op
 from torch._higher_order_ops.while_loop import while_loop as while_loop
@@ -89,6 +90,7 @@ MODULE_OF_TENSOR = torch._tensor.__name__
 """Where the Python methods of torch.Tensor say that they are from."""
 neg_view = torch._neg_view
 is_all_true = torch._is_all_true
+int_mm = torch._int_mm
 is_any_true = torch._is_any_true
 shape_as_tensor = torch._shape_as_tensor
 torch_assert = torch._assert

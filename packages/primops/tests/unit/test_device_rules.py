@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from tracework_primops import DECOMPS, FakeMode, GraphBuilder, PrimValue, TensorSpec, prims
+from tracework_primops import DECOMPS, FakeMode, GraphBuilder, PrimGraph, PrimValue, SymbolTable, TensorSpec, prims
 from tracework_primops.decomp import select
 from tracework_primops.fake.rules import rule_of
 
@@ -143,3 +143,29 @@ def test_sums_at_indices_are_rounded_once_on_a_gpu(name, device, dtype, summed):
         result = SUMS_AT_INDICES[name](*given)
     (put,) = [n for n in graph.nodes if n.target is prims.index_put]
     assert put.meta["spec"].dtype == getattr(torch, summed) and result.dtype == getattr(torch, dtype)
+
+
+@pytest.mark.parametrize("rows", [1, 16, 17, 40, None])
+@pytest.mark.parametrize(("inner", "columns"), [(64, 48), (61, 48), (64, 45), (61, 45)])
+def test_int8_products_are_what_a_gpus_library_takes(rows, inner, columns):
+    graph = torch.fx.Graph()
+    builder = GraphBuilder(graph)
+    given = [torch.randint(-128, 128, sizes, dtype=torch.int8) for sizes in ((rows or 9, inner), (columns, inner))]
+    height = rows or SymbolTable().new(9, "x.size(0)")
+    shapes = [specs(height, inner, strides=(inner, 1), dtype=torch.int8), specs(columns, inner, dtype=torch.int8)]
+    values = []
+    for spec in shapes:
+        node = graph.placeholder("x")
+        node.meta["spec"] = spec
+        values.append(PrimValue(spec, node))
+    with builder:
+        found = DECOMPS[aten._int_mm.default](values[0], prims.permute(values[1], (1, 0)))
+    graph.output((found.node,))
+    assert (found.spec.sizes, found.spec.strides) == ((height, columns), (columns, 1))
+    (product,) = [node for node in graph.nodes if node.target is prims.int_mm]
+    a, b = (node.meta["spec"] for node in product.args)
+    assert rows is None or a.sizes[0] > 16
+    assert a.sizes[1] % 8 == b.sizes[1] % 8 == 0 and b.strides[0] == 1
+    if rows is not None:
+        (value,) = PrimGraph.from_fx(graph).run(*given)
+        assert torch.equal(value, (given[0].int() @ given[1].int().t()))

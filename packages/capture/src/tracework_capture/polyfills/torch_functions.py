@@ -17,9 +17,11 @@ from .._torch import (
     asserts_all,
     associative_scan_op,
     generic_associative_scan,
+    int_mm,
     is_all_true,
     map_impl,
     map_steps,
+    out_dtype,
     scan,
     scan_op,
     text_of_failed_check,
@@ -28,7 +30,7 @@ from .._torch import (
     wrap_with_autocast,
     wrap_with_set_grad_enabled,
 )
-from . import polyfill
+from . import NotComputed, polyfill
 
 
 @polyfill(PositiveDefinite.check, PositiveSemidefinite.check)
@@ -217,3 +219,24 @@ def map_of_lists(function: Callable[..., Any], xs: Sequence[Any], others: Sequen
 def associative_scan(combine_fn: Callable[..., Any], xs: Sequence[Any], additional_inputs: Sequence[Any]) -> Any:
     """The operator behind associative_scan(combine_mode="pointwise"): what eager runs for it."""
     return generic_associative_scan(combine_fn, xs, additional_inputs=additional_inputs)
+
+
+@polyfill(out_dtype)
+def with_dtype_of_result(op: Any, output_dtype: torch.dtype, *args: Any) -> Any:
+    """The operator out_dtype: products of int8 matrices on a GPU by their own kernel, all else in the dtype that operands and result promote to."""
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if any([t.dim() == 0 for t in tensors]) or torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
+        raise NotComputed("out_dtype of numbers in tensors, or of what requires a gradient, which it has none for")
+    if (
+        op is torch.ops.aten.mm.default
+        and output_dtype == torch.int32
+        and all([t.dtype == torch.int8 and t.is_cuda for t in tensors])
+    ):
+        return int_mm(*args)
+    dtype = output_dtype
+    for tensor in tensors:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    for number in args:
+        if isinstance(number, (int, float, complex)):
+            dtype = torch.result_type(torch.empty(1, dtype=dtype), number)
+    return op(*[arg.to(dtype) if isinstance(arg, torch.Tensor) else arg for arg in args]).to(output_dtype)

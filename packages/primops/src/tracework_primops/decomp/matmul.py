@@ -71,9 +71,26 @@ def scaled_mm(
     return prims.scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
 
 
+MOST_REFUSED_ROWS, INTEGER_UNIT = 16, 8
+"""A GPU's library multiplies matrices of int8 with more rows, and inner dimensions and columns that are multiples of the unit."""
+
+
 @decomposition(aten._int_mm)
 def int_mm(a: PrimValue, b: PrimValue) -> PrimValue:
-    return prims.int_mm(a, b)
+    """What the GPU's library refuses gets zeros, and the result is cut to size."""
+    (rows, inner), columns = a.sizes, b.sizes[1]
+    if a.device.type != "cuda":
+        return prims.int_mm(a, b)
+    known = isinstance(rows, int)
+    below = 0 if known and rows > MOST_REFUSED_ROWS else MOST_REFUSED_ROWS if not known else 2 * MOST_REFUSED_ROWS - rows
+    right, behind = (-n % INTEGER_UNIT if isinstance(n, int) else 0 for n in (inner, columns))
+    if below or right:
+        a = prims.pad(a, ((0, below), (0, right)), 0)
+    if right or behind:  # the library's quick kernels read the second matrix by columns
+        b = prims.permute(prims.pad(prims.permute(b, (1, 0)), ((0, behind), (0, right)), 0), (1, 0))
+    found = prims.int_mm(a, b)
+    found = prims.slice(found, 0, 0, rows, 1) if below else found
+    return prims.contiguous(prims.slice(found, 1, 0, columns, 1), (columns, 1)) if behind else found
 
 
 @decomposition(aten.addr)
