@@ -802,6 +802,14 @@ def operators_of(namespace: str) -> Any:
     return getattr(torch.ops, namespace)
 
 
+def operators_under(place: Any, name: str) -> Any:
+    """What torch.ops, or a namespace of it, has under a name, which is not made by asking. None where there is nothing."""
+    if place is not torch.ops:
+        return getattr(place, name) if torch._C._jit_get_schemas_for_operator(f"{place.name}::{name}") else None
+    has_operators = any(known.startswith(f"{name}::") for known in torch._C._dispatch_get_all_op_names())
+    return getattr(place, name) if has_operators else None
+
+
 def overloads_of(operator: Any) -> list[Any]:
     """An overload, or all that a packet has."""
     return [operator] if isinstance(operator, OpOverload) else [getattr(operator, name) for name in sorted(operator.overloads())]

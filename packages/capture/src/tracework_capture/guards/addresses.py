@@ -142,6 +142,8 @@ def digest_of_attribute(static: Any, depth: int = 4) -> str:
     if kind in (list, tuple, set, frozenset) and depth:
         parts = [digest_of_attribute(part, depth - 1) for part in static]
         return f"{kind.__name__} {sorted(parts) if kind in (set, frozenset) else parts}"
+    if isinstance(static, _TORCH_NAMES) or kind is torch.device:
+        return repr(static)
     if kind is dict and depth:
         return f"dict {[(digest_of_attribute(k, depth - 1), digest_of_attribute(v, depth - 1)) for k, v in static.items()]}"
     if kind in _GENERIC or module_of(kind) == "typing_extensions":

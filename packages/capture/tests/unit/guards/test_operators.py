@@ -3,8 +3,11 @@
 import enum
 import functools
 import math
+import operator
+import os
 import sys
-from types import FunctionType
+from os import getenv
+from types import FunctionType, ModuleType
 
 import pytest
 import torch
@@ -49,8 +52,8 @@ def test_what_changes_the_digest(monkeypatch):
 
 
 def test_operators_of_torch_have_addresses():
-    for operator in (torch.ops.aten.add, torch.ops.aten.add.Tensor):
-        assert object_at(address_of(operator)) is operator
+    for known in (torch.ops.aten.add, torch.ops.aten.add.Tensor):
+        assert object_at(address_of(known)) is known
 
 
 def test_functions_that_read_what_has_no_digest():
@@ -90,7 +93,81 @@ def factor():
 
 
 factor.held = [2]
+by_partial = functools.partial(lambda by, gradient: gradient * by, 2)
+by_method = Config().shape
+CONFIG = Config()
+CONFIG.width_of_one = 2
+DTYPE = torch.float32
+torch.ops.stored_operators  # noqa: B018  # as a program does that calls one
+MODULE = ModuleType("stored_operators_read")
+MODULE.FACTOR, MODULE.inner = 2, ModuleType("stored_operators_read.inner")
+MODULE.inner.FACTOR = 2
+sys.modules[MODULE.__name__] = MODULE
+library_of_reads = torch.library.Library("stored_operators_read", "DEF")
+library_of_reads.define("called(Tensor x) -> Tensor")
+library_of_reads._register_fake("called", lambda x: x * FACTOR)
+
+
+def over_a_cell():
+    space = torch
+    return lambda gradient: gradient * space.factor_of_program
+
+
+def given(gradient, space=torch):
+    return gradient * space.factor_of_program
+
+
+def by_argument(space):
+    return space.factor_of_program
+
+
+def by_import(gradient):
+    import torch as space
+    import torch.nn.functional as deep
+    from stored_operators_read import inner
+
+    return gradient * space.factor_of_program * deep.factor_of_program * inner.FACTOR
+
+
+HERE = sys.modules[__name__]
+TORCHS = (torch, "factor_of_program", 3)
 READS = {
+    "an attribute of torch": (lambda gradient: gradient * torch.factor_of_program, *TORCHS),
+    "a function of torch": (lambda gradient: torch.empty_like(gradient), torch, "empty_like", lambda x: x),
+    "a function of torch's modules": (
+        lambda gradient: torch.nn.functional.relu(gradient),
+        torch.nn.functional,
+        "relu",
+        lambda x: x,
+    ),
+    "a module in a cell": (over_a_cell(), *TORCHS),
+    "a module that is a default": (given, *TORCHS),
+    "a module that is an argument": (lambda gradient: gradient * by_argument(torch), *TORCHS),
+    "an import": (by_import, *TORCHS),
+    "an import of a part": (by_import, torch.nn.functional, "factor_of_program", 3),
+    "an import from a module": (by_import, MODULE.inner, "FACTOR", 3),
+    "getattr": (lambda gradient: gradient * getattr(torch, "factor_of_program"), *TORCHS),  # noqa: B009
+    "getattr of a part": (
+        lambda gradient: gradient * getattr(torch.nn.functional, "factor_of_program", 1),
+        torch.nn.functional,
+        *TORCHS[1:],
+    ),
+    "an attribute of a module": (lambda gradient: gradient * MODULE.FACTOR, MODULE, "FACTOR", 3),
+    "an attribute of a module's module": (lambda gradient: gradient * MODULE.inner.FACTOR, MODULE.inner, "FACTOR", 3),
+    "what was no attribute": (lambda gradient: gradient * getattr(math, "factor", 2), math, "factor", 3),
+    "an attribute of tensors": (lambda gradient: gradient * gradient.factor_of_program, torch.Tensor, "factor_of_program", 3),
+    "a method of tensors": (lambda gradient: gradient.relu(), torch.Tensor, "relu", lambda self: self),
+    "a class of torch's": (
+        lambda gradient: gradient * torch.nn.Module.factor_of_program,
+        torch.nn.Module,
+        "factor_of_program",
+        3,
+    ),
+    "another operator": (lambda gradient: torch.ops.stored_operators_read.called(gradient), HERE, "FACTOR", 3),
+    "a partial": (by_partial, HERE, "by_partial", functools.partial(by_partial.func, 3)),
+    "a bound method": (lambda gradient: by_method() * gradient, Config, "shape", lambda self: 3),
+    "an object": (lambda gradient: gradient * CONFIG.width_of_one, CONFIG, "width_of_one", 3),
+    "a dtype": (lambda gradient: gradient.to(DTYPE), HERE, "DTYPE", torch.float64),
     # a rule -> what is set to something else: an object, the name of an attribute, another value
     "an attribute of a class": (lambda gradient: gradient * Config.factor, Base, "factor", 3),
     "a method": (lambda gradient: gradient * Config().shape(), Config, "shape", lambda self: 3),
@@ -102,12 +179,13 @@ READS = {
 }
 
 
-@pytest.mark.parametrize(("rule", "owner", "name", "other"), READS.values(), ids=READS)
-def test_what_a_rule_reads_through_others(monkeypatch, rule, owner, name, other):
-    operator = made("reads_through", rule)
+@pytest.mark.parametrize("case", READS)
+def test_what_a_rule_reads_through_others(monkeypatch, case):
+    rule, owner, name, other = READS[case]
+    operator = made("reads_through", lambda gradient: by_partial(gradient) if case == "a partial" else rule(gradient))
     digest = digest_of_operator(operator)
     assert digest_of_operator(operator) == digest
-    monkeypatch.setattr(owner, name, other)
+    monkeypatch.setattr(owner, name, other, raising=False)
     assert digest_of_operator(operator) != digest
 
 
@@ -117,12 +195,31 @@ def importing(gradient):
     return gradient * len(decoder.FLAGS)
 
 
-UNSEEN = {"an import": importing, "by another's name": lambda gradient: gradient * globals()["FACTOR"]}
+class Lazy(ModuleType):
+    pass
+
+
+lazy, computed = Lazy("stored_operators_lazy"), ModuleType("stored_operators_computed")
+computed.__getattr__ = lambda name: 2
+UNSEEN = {
+    "an import": importing,
+    "by another's name": lambda gradient: gradient * globals()["FACTOR"],
+    "by a computed name": lambda gradient: gradient * getattr(torch, "".join(["p", "i"])),
+    "getattr by another name": lambda gradient: [gradient * get(torch, "pi") for get in [getattr]],
+    "what gets attributes": lambda gradient: gradient * operator.attrgetter("pi")(math),
+    "the names of a module": lambda gradient: gradient * torch.__dict__["pi"],
+    "the names of a function": lambda gradient: gradient * factor.__globals__["FACTOR"],
+    "the environment": lambda gradient: gradient * len(os.environ),
+    "the environment, by a function": lambda gradient: gradient * len(getenv("PATH") or ""),
+    "the environment, through torch": lambda gradient: gradient * len(torch.os.environ),
+    "a module of another class": lambda gradient: gradient * lazy.factor,
+    "a module that computes attributes": lambda gradient: gradient * computed.factor,
+}
 
 
 @pytest.mark.parametrize("name", UNSEEN)
 def test_rules_that_read_what_no_name_leads_to(name):
-    with pytest.raises(NotPortable, match="by the rule of an operator"):
+    with pytest.raises(NotPortable, match="by the rule of an operator|has no address"):
         digest_of_operator(made("unseen", UNSEEN[name]))
 
 
