@@ -100,8 +100,8 @@ class Plan:
     """What one attempt sets out from.
 
     keeps_sizes: whether sizes that depend on data may be symbols. answers: what remembering functions gave to earlier attempts of this
-    capture (values.objects.lru_cache). unrolls: whether the rounds left of a loop that was broken in are captured together.
-    attempts_left: with this one."""
+    capture, or while a stored entry was looked for (values.objects.lru_cache). unrolls: whether the rounds left of a loop that was broken in
+    are captured together. attempts_left: with this one."""
 
     learnt: Learnt
     keeps_sizes: bool

@@ -755,8 +755,10 @@ _NOT_YET = object()
 class Reader:
     """What a Writer wrote, for a frame that is about to run in this process."""
 
-    def __init__(self, document: dict[str, Any], scope: Scope) -> None:
+    def __init__(self, document: dict[str, Any], scope: Scope, answers: dict[Any, Any] | None = None) -> None:
+        """answers: what functions of the program gave when they were asked for this run, which are not asked again (guards.remembered)."""
         self.scope = scope
+        self._answers = {} if answers is None else answers
         self._rows: list[list[Any]] = document["sources"]
         self._sources: list[Source | None] = [None] * len(self._rows)
         self._objects: list[Any] = [_NOT_YET] * len(document["objects"])
@@ -833,7 +835,8 @@ class Reader:
             kind = _at(data[1], data[2])
             if kind.runs_program and not self.may_ask:
                 raise Asks
-            self._predicates[key] = kind.of(self._at(self.source(number)), self.value(data[3]))
+            answers = (self._answers,) if kind.runs_program else ()
+            self._predicates[key] = kind.of(self._at(self.source(number)), self.value(data[3]), *answers)
         return self._predicates[key]
 
     def _at(self, source: Source) -> Any:

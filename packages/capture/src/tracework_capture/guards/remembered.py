@@ -18,6 +18,11 @@ from .kinds import same_constant
 _CONTAINERS = (tuple, list, dict, set, frozenset)
 
 
+def question(function: Any, args: list[Any], kwargs: dict[str, Any], before: int) -> Any:
+    """What stands for a call of the function in a frame, after so many other ones."""
+    return id(function), payload_key(args), payload_key([*kwargs.items()]), before
+
+
 class Remembered(Predicate):
     """it gives what it gave while tracing"""
 
@@ -79,19 +84,24 @@ class Remembered(Predicate):
         ]
 
     @classmethod
-    def of(cls, found: Any, digest: list[Any]) -> Remembered:
-        """Where it gives objects it is asked for them, once for each call that the program will make now."""
+    def of(cls, found: Any, digest: list[Any], answers: dict[Any, Any] | None = None) -> Remembered:
+        """Where it gives objects it is asked for them, once for each call that the program will make now. answers: what was asked for this
+        run already, by question(), to which this is added."""
+        answers = {} if answers is None else answers
         made = cls(found)
         asks = any(description for *_, description in digest)
         for args, kwargs, expected, _ in digest:
             if not asks:
                 made.calls.append((args, dict(kwargs), expected))
                 continue
+            asked = question(found, args, dict(kwargs), len(made.calls))
             try:
-                made.record_call(found, args, dict(kwargs), _C.Scoped(found, None)(*args, **dict(kwargs)))
+                if asked not in answers:
+                    answers[asked] = _C.Scoped(found, None)(*args, **dict(kwargs)), args, kwargs
             except Exception as error:
                 let_through(error)
                 raise Changed(f"what a function remembers is not there: {type(error).__name__}") from error
+            made.record_call(found, args, dict(kwargs), answers[asked][0])
         now = made.digest()
         if [row[3] for row in now] != [row[3] for row in digest] or not all(
             same_constant(one[2], other[2]) for one, other in zip(now, digest)

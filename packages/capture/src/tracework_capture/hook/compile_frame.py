@@ -71,7 +71,8 @@ def capture_in_attempts(
     given: FrameInput, backend: Any, options: CaptureOptions, history: History, services: Services
 ) -> Captured:
     """Each attempt sets out from what those before it met and learnt."""
-    plan = Plan(history.learnt, keeps_sizes=options.unbacked is not False)
+    plan = Plan(history.learnt, keeps_sizes=options.unbacked is not False, answers=history.answers)
+    history.answers = {}
     while plan.attempts_left:
         outcome = outcome_of(given, plan, backend, options, history, services)
         match outcome:

@@ -29,6 +29,7 @@ class History:
         self.delayed = False
         self.dead_sources: list[str] = []  # where the objects were whose death has ended entries
         self.operations = 0  # most that an attempt of the last capture recorded for the frame itself
+        self.answers: dict[Any, Any] = {}  # what functions that remember gave for this run while it was looked for a stored entry
         self.traced_in_vain = 0  # instructions of captures that met no tensor
 
     def check_failed(self) -> None:

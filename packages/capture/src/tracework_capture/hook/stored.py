@@ -207,7 +207,7 @@ _TAKING = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags")
 
 def loads(data: dict[str, Any], code: types.CodeType, scope: Scope, store: EntryStore, owner: Any, history: History) -> _C.Entry:
     """The entry. Raises Changed where something is not as it was, GuardBuildError where a guard cannot be built."""
-    reader = Reader(data, scope)
+    reader = Reader(data, scope, history.answers)
     for number in data["called"]:
         reader.object(number)
     guards = guards_of(reader, data["guards"], scope)
@@ -392,6 +392,7 @@ class StoredEntries:
         """A stored entry that serves the frame. holds: whether guards do for it. Whoever watches is to see a capture."""
         if is_watched():
             return None
+        history.answers = {}
         try:
             frame = self._frame(code, options, outermost)
             for data in [] if frame is None else list(frame.waiting):
@@ -406,6 +407,7 @@ class StoredEntries:
                     assert frame is not None
                     frame.waiting.remove(data)
                     remember_sizes(history, data)
+                    history.answers = {}
                     for guard in entry.info.program.guards:
                         if guard.kind == "RELATION" and isinstance(guard.payload[0], Remembered):
                             guard.payload[0].was_asked()

@@ -852,3 +852,27 @@ def test_what_functions_count_is_what_the_program_asks(process: Process) -> None
         found = [module.factor.cache_info(), module.weights.cache_info()]
         assert [(info.hits, info.misses) for info in found] == [(calls, 1)] * 2
     assert process.captures == 0
+
+
+NOT_SERVED = {
+    # what functions read as several processes have it, each of which stores an entry, and as the last one does -> whether that captures
+    "another kind": (["float32"], "float64", True),
+    "two other kinds": (["float32", "bfloat16"], "float64", True),
+    "the first of two": (["float32", "float64"], "float32", False),
+}
+
+
+@pytest.mark.parametrize(("before", "now", "captures"), NOT_SERVED.values(), ids=NOT_SERVED)
+def test_what_an_entry_asked_that_does_not_serve_is_asked_once(
+    process: Process, before: list[str], now: str, captures: bool
+) -> None:
+    text = COUNTED.replace("torch.ones(n)", "torch.ones(n, dtype=getattr(torch, KIND))") + "\nKIND = "
+    for kind in before:
+        process.call(process.start(text + repr(kind)).run, X)
+    module = process.start(text + repr(now))
+    run = capture.optimize(backend_of(process.store))(module.run)
+    for calls in range(3):
+        assert run(X).dtype == getattr(torch, now)
+        found = [module.factor.cache_info(), module.weights.cache_info()]
+        assert [(info.hits, info.misses) for info in found] == [(calls, 1)] * 2
+    assert process.captures == captures

@@ -18,8 +18,7 @@ from ...atoms import ATOM_TYPES, is_atom
 from ...errors import NotPlain
 from ...graph.checks import written_inputs
 from ...guards.classes import lookup_class
-from ...guards.guard import payload_key
-from ...guards.remembered import Remembered
+from ...guards.remembered import Remembered, question
 from ...signals import let_through
 from ...sources import Attr, Const, Source
 from ..number.size_floats import SizeFloat
@@ -104,12 +103,7 @@ class CachedFunction(RowValue):
         remembered, most = frame.queries.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
         if remembered is not None and most is not None and remembered.number_with(known, by_name) > most:
             return frame.break_graph("call_unknown", f"{name}, which forgets one result for another")
-        key = (
-            id(self.fn),
-            payload_key(known),
-            payload_key([*by_name.items()]),
-            len(remembered.calls) if remembered is not None else 0,
-        )
+        key = question(self.fn, known, by_name, len(remembered.calls) if remembered is not None else 0)
         answers = frame.plan.answers
         if key not in answers:
             try:
