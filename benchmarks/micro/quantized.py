@@ -1,16 +1,19 @@
 """torchao's configurations on an MLP and a block of a GPT: graphs, time and errors, against eager and torch.compile.
 
-    python tools/run_in_tree.py python -m benchmarks.micro.quantized [--only int8] [--dtype bfloat16] [--seconds 0.5]
+    python tools/run_in_tree.py python -m benchmarks.micro.quantized [--device cuda] [--only int8] [--dtype bfloat16] [--seconds 0.5]
 
 Milliseconds are the least of rounds in turns: of a call without gradients, or of a forward and a backward where the configuration is for
-training. Errors are the largest element's over the largest of eager's, of results or, in training, of gradients too: where activations are
-rounded to whole numbers, an element that was between two of them is one step off.
+training. On a GPU they are those between two events, of calls that follow each other, and of replays of the call as a CUDA graph (not of
+training), which leave out what the host takes. Errors are the largest element's over the largest of eager's, of results or, in training, of
+gradients too: where activations are rounded to whole numbers, an element that was between two of them is one step off. Who raises has no
+figures, and is told below the row.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,9 +22,12 @@ from typing import Any
 import torch
 import tracework
 from torch import Tensor, nn
+from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 from torchao.quantization import (
+    Float8DynamicActivationFloat8WeightConfig,
     Float8WeightOnlyConfig,
     FqnToConfig,
+    Int4WeightOnlyConfig,
     Int8DynamicActivationInt8WeightConfig,
     Int8DynamicActivationIntxWeightConfig,
     Int8Tensor,
@@ -36,27 +42,35 @@ from torchao.quantization import (
 from torchao.quantization.qat import IntxFakeQuantizeConfig, QATConfig
 from torchao.quantization.quant_primitives import MappingType
 
-WIDTH, HEADS = 512, 8
+from benchmarks.micro.gemv import recorded
+
+WIDTHS = {"cpu": (512, 2048), "cuda": (4096, 11008)}
+"""Of a layer, and inside of an MLP."""
+HEAD = 64
+CASES = {"cpu": [("mlp", 1), ("mlp", 32), ("gpt", 32)], "cuda": [("mlp", 1), ("mlp", 32), ("mlp", 1024), ("gpt", 1024)]}
+"""Device -> models, and rows of their inputs."""
+AT_ONCE = 10
+"""Calls between two events."""
 
 
 class Block(nn.Module):
     """One of a GPT."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int, inner: int) -> None:
         super().__init__()
-        self.before, self.behind = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.before, self.behind = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        heads = [part.unflatten(-1, (HEADS, -1)).transpose(-2, -3) for part in self.qkv(self.before(x)).chunk(3, -1)]
+        heads = [part.unflatten(-1, (-1, HEAD)).transpose(-2, -3) for part in self.qkv(self.before(x)).chunk(3, -1)]
         attended = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
         x = x + self.out(attended.transpose(-2, -3).flatten(-2))
         return x + self.down(nn.functional.gelu(self.up(self.behind(x))))
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "mlp": lambda: nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)),
+MODELS: dict[str, Callable[[int, int], nn.Module]] = {
+    "mlp": lambda width, inner: nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width)),
     "gpt": Block,
 }
 
@@ -84,6 +98,12 @@ INFERENCE: dict[str, Callable[[], Any]] = {
     "float8 weights": Float8WeightOnlyConfig,
     "by layer": mixed,
 }
+ON_GPUS: dict[str, Callable[[], Any]] = {
+    "int4 weights, packed": lambda: Int4WeightOnlyConfig(int4_packing_format="tile_packed_to_4d"),
+    "float8 both": lambda: Float8DynamicActivationFloat8WeightConfig(granularity=PerRow()),
+    "float8 both, one scale": lambda: Float8DynamicActivationFloat8WeightConfig(granularity=PerTensor()),
+}
+"""More inference, which a CPU's kernels are missing for."""
 TRAINING: dict[str, Callable[[], Any]] = {
     "int8 weights, trained": lambda: QATConfig(weight_config=rounded(torch.int8, granularity="per_channel"), step="prepare"),
     "int8 and int4, trained": lambda: QATConfig(
@@ -92,6 +112,9 @@ TRAINING: dict[str, Callable[[], Any]] = {
         step="prepare",
     ),
 }
+FLOAT8_TRAINING = {"float8, trained": "rowwise", "float8, one scale, trained": "tensorwise"}
+"""Name -> torchao's name of the recipe; on GPUs."""
+NESTED = "two int8, nested"
 
 
 class Pair(Tensor):
@@ -135,10 +158,12 @@ def paired(model: nn.Module) -> None:
 
 
 def quantized(model: nn.Module, name: str) -> nn.Module:
-    if name == "two int8, nested":
+    if name == NESTED:
         paired(model)
+    elif name in FLOAT8_TRAINING:
+        convert_to_float8_training(model, config=Float8LinearConfig.from_recipe_name(FLOAT8_TRAINING[name]))
     else:
-        config = {**INFERENCE, **TRAINING}[name]()
+        config = {**INFERENCE, **ON_GPUS, **TRAINING}[name]()
         quantize_(model, config, **({"filter_fn": None} if isinstance(config, FqnToConfig) else {}))
     return model
 
@@ -157,60 +182,98 @@ def error(found: list[Tensor], expected: list[Tensor]) -> float:
     return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
 
 
-def graphs(fn: Callable[[Tensor], Tensor], x: Tensor, trains: bool) -> tuple[int, int]:
-    """How many tracework makes, and torch.compile."""
+def graphs(fn: Callable[[Tensor], Tensor], x: Tensor, trains: bool) -> int:
+    """How many tracework makes."""
     with torch.set_grad_enabled(trains):
-        return tracework.explain(fn)(x).graphs, torch._dynamo.explain(fn)(x).graph_count
+        return int(tracework.explain(fn)(x).graphs)
 
 
-def least(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
+def once(call: Callable[[], Any]) -> float:
+    """Milliseconds of a call."""
+    began = time.perf_counter()
+    call()
+    return (time.perf_counter() - began) * 1e3
+
+
+def on_device(call: Callable[[], Any]) -> float:
+    """The same of calls that follow each other, between events of the device."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(AT_ONCE):
+        call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / AT_ONCE
+
+
+def least(calls: dict[str, Callable[[], Any]], seconds: float, timed: Callable[[Callable[[], Any]], float]) -> dict[str, float]:
     """Milliseconds of each, in turns, of rounds that take so long for each."""
     times = dict.fromkeys(calls, float("inf"))
-    spent, rounds = 0.0, 0
-    while spent < seconds * len(calls) or rounds < 5:
+    began, rounds = time.perf_counter(), 0
+    while calls and (time.perf_counter() - began < seconds * len(calls) or rounds < 5):
         for name, call in calls.items():
-            began = time.perf_counter()
-            call()
-            took = time.perf_counter() - began
-            times[name] = min(times[name], took * 1e3)
-            spent += took
+            times[name] = min(times[name], timed(call))
         rounds += 1
     return times
 
 
+WHO = ("eager", "torch", "tracework")
+
+
+def figures(times: dict[str, float]) -> str:
+    """Cells: milliseconds of each, and torch.compile's time over ours."""
+    cells = [f"{times[who]:.3f}" if who in times else "-" for who in WHO]
+    speed = f"{times['torch'] / times['tracework']:.2f}" if {"torch", "tracework"} <= times.keys() else "-"
+    return " | ".join([*cells, speed])
+
+
+def measure(name: str, kind: str, rows: int, dtype: torch.dtype, device: str, seconds: float) -> str:
+    """A row of the table, and who raised."""
+    torch.manual_seed(0)
+    width, inner = WIDTHS[device]
+    with torch.device(device):
+        model = quantized(MODELS[kind](width, inner).to(dtype), name)
+        x, trains = torch.randn(1, rows, width, dtype=dtype), name in TRAINING or name in FLOAT8_TRAINING
+    tracework.reset()
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    calls = {"eager": model, "torch": torch.compile(model), "tracework": tracework.compile(model)}
+    steps = {who: functools.partial(step, call, model, x, trains) for who, call in calls.items()}
+    results, raised = {}, ""
+    for who in WHO:
+        try:
+            results[who] = steps[who]()
+        except Exception as failure:
+            raised += f"\n{who}: {' '.join(str(failure).split())[:200]}"
+            del steps[who]
+    made = graphs(model, x, trains) if "tracework" in steps else 0, torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    cells = [figures(least(steps, seconds, once if device == "cpu" else on_device))]
+    if device != "cpu":
+        replays = {} if trains else {who: recorded([call]).replay for who, call in steps.items()}
+        cells.append(figures(least(replays, seconds, on_device)))
+    compared = [who for who in reversed(WHO[1:]) if {"eager", who} <= results.keys()]
+    told = ", ".join(f"{error(results[who], results['eager']):.1e}" for who in compared)
+    return f"| {name} | {kind} {rows} | {made[0]}, {made[1]} | {' | '.join(cells)} | {told} |{raised}"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=WIDTHS)
+    parser.add_argument(
+        "--only", default="", help="regular expression: of rows whose first two cells, with a blank between them, match"
+    )
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--seconds", type=float, default=0.5)
     given = parser.parse_args()
-    dtype = getattr(torch, given.dtype)
-    print(
-        f"| {given.dtype} | model, rows | graphs, torch.compile's | eager | torch.compile | tracework | times its speed | error, its |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for name in [*INFERENCE, "two int8, nested", *TRAINING]:
-        for kind, rows in [("mlp", 1), ("mlp", 32), ("gpt", 32)]:
-            if given.only not in f"{name} {kind} {rows}":
-                continue
-            torch.manual_seed(0)
-            model = quantized(MODELS[kind]().to(dtype), name)
-            x, trains = torch.randn(1, rows, WIDTH, dtype=dtype), name in TRAINING
-            made = graphs(model, x, trains)
-            tracework.reset()
-            torch.compiler.reset()
-            calls = {"eager": model, "torch": torch.compile(model), "tracework": tracework.compile(model)}
-            steps = {who: functools.partial(step, call, model, x, trains) for who, call in calls.items()}
-            expected = steps["eager"]()
-            try:
-                errors = [error(steps[who](), expected) for who in ("tracework", "torch")]
-            except RuntimeError as failure:  # torch.compile has int8 products for scales of rows alone, and takes them for others
-                print(f"{name} {kind} {rows}: {failure}", flush=True)
-                continue
-            times = least(steps, given.seconds)
-            figures = " | ".join(f"{times[who]:.3f}" for who in steps)
-            told = f"{times['torch'] / times['tracework']:.2f} | {errors[0]:.1e}, {errors[1]:.1e}"
-            print(f"| {name} | {kind} {rows} | {made[0]}, {made[1]} | {figures} | {told} |", flush=True)
+    on_gpu = given.device == "cuda"
+    ways = ["", *(["as a graph: "] if on_gpu else [])]
+    columns = " | ".join(f"{way}eager | torch.compile | tracework | times its speed" for way in ways)
+    print(f"| {given.dtype} | model, rows | graphs, torch.compile's | {columns} | error, its |")
+    print("|---" * (4 + 4 * len(ways)) + "|")
+    for name in [*INFERENCE, *(ON_GPUS if on_gpu else ()), NESTED, *TRAINING, *(FLOAT8_TRAINING if on_gpu else ())]:
+        for kind, rows in CASES[given.device]:
+            if re.search(given.only, f"{name} {kind} {rows}"):
+                print(measure(name, kind, rows, getattr(torch, given.dtype), given.device, given.seconds), flush=True)
 
 
 if __name__ == "__main__":

@@ -169,3 +169,17 @@ def test_int8_products_are_what_a_gpus_library_takes(rows, inner, columns):
     if rows is not None:
         (value,) = PrimGraph.from_fx(graph).run(*given)
         assert torch.equal(value, (given[0].int() @ given[1].int().t()))
+
+
+def test_packed_weights_of_four_bits_have_eight_rows_together():
+    x, packed, scales = (
+        specs(3, 1024, dtype=torch.bfloat16),
+        specs(64, 8, 32, 4, dtype=torch.int32),
+        specs(8, 512, 2, dtype=torch.bfloat16),
+    )
+    mode = FakeMode()
+    with mode:
+        found = aten._weight_int4pack_mm(mode.make(x), mode.make(packed), 128, mode.make(scales))
+        with pytest.raises(RuntimeError):
+            aten._weight_int4pack_mm(mode.make(x), mode.make(scales), 128, mode.make(scales))
+    assert (found.shape, found.dtype, found.device) == ((3, 512), torch.bfloat16, CUDA)

@@ -39,6 +39,13 @@ def mm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     return products.mm(a, b)
 
 
+@row("_weight_int4pack_mm.default")
+def weight_int4pack_mm(x: TensorSpec, w: TensorSpec, group: int, scales_and_zeros: TensorSpec) -> TensorSpec:
+    """As a GPU packs weights, eight of their rows together; torch's meta kernel asks for a class of its own."""
+    check((x.ndim, w.ndim) == (2, 4) and w.dtype is torch.int32 and x.dtype in (torch.float32, torch.float16, torch.bfloat16))
+    return fresh(x, (x.sizes[0], w.sizes[0] * 8), x.dtype)
+
+
 @row("addmm.default")
 def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
     return _added(bias, mm(a, b))

@@ -81,8 +81,9 @@ def int_mm(a: PrimValue, b: PrimValue) -> PrimValue:
     (rows, inner), columns = a.sizes, b.sizes[1]
     if a.device.type != "cuda":
         return prims.int_mm(a, b)
-    known = isinstance(rows, int)
-    below = 0 if known and rows > MOST_REFUSED_ROWS else MOST_REFUSED_ROWS if not known else 2 * MOST_REFUSED_ROWS - rows
+    below = MOST_REFUSED_ROWS
+    if isinstance(rows, int):
+        below = 0 if rows > MOST_REFUSED_ROWS else 2 * MOST_REFUSED_ROWS - rows
     right, behind = (-n % INTEGER_UNIT if isinstance(n, int) else 0 for n in (inner, columns))
     if below or right:
         a = prims.pad(a, ((0, below), (0, right)), 0)
