@@ -1,4 +1,4 @@
-"""Private names of torch: only `_torch.py` of each package uses them, and those that it uses are there in this torch.
+"""Private names of torch: only `_torch` of each package, a file or a folder, uses them, and those that it uses are there in this torch.
 
 `nox -s matrix` runs this on each torch of SUPPORTED.md.
 """
@@ -18,7 +18,11 @@ import pytest
 import torch
 
 PACKAGES = Path(__file__).parent.parent / "packages"
-FILES = {path.parent.parent.parent.name: path for path in sorted(PACKAGES.glob("*/src/*/_torch.py"))}
+FILES = {
+    package.name: sorted(path for form in ("_torch.py", "_torch/*.py") for path in package.glob(f"src/*/{form}"))
+    for package in sorted(PACKAGES.iterdir())
+    if (package / "src").is_dir()
+}
 MISSING = object()
 RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 ONLY_IN = {
@@ -73,11 +77,16 @@ def resolve(name: str) -> Any:
     return found
 
 
-USED = sorted({name for path in FILES.values() for name, _ in private_names(path)})
+USED = sorted({name for paths in FILES.values() for path in paths for name, _ in private_names(path)})
+
+
+def others(package: str) -> list[Path]:
+    """The files of a package's source that are not its `_torch`."""
+    return [path for path in sorted((PACKAGES / package / "src").rglob("*.py")) if path not in FILES[package]]
 
 
 def test_the_files_are_read():
-    assert {*FILES} == {"aotautograd", "capture", "inductor", "primops", "runtime", "tracework"}
+    assert {*FILES} == {"aotautograd", "capture", "inductor", "primops", "runtime", "tracework"} and all(FILES.values())
     assert {"torch._C._is_tracing", "torch._ops.OpOverload", "torch.fx._symbolic_trace"} < {*USED}
 
 
@@ -92,8 +101,8 @@ def test_a_private_name_is_there(name):
 
 
 @pytest.mark.parametrize("package", FILES)
-def test_private_names_are_in_one_file(package):
-    paths = [path for path in sorted((PACKAGES / package / "src").rglob("*.py")) if path.name != "_torch.py"]
+def test_private_names_are_in_one_place(package):
+    paths = others(package)
     found = [f"{path.relative_to(PACKAGES)}:{line} {name}" for path in paths for name, line in private_names(path)]
     assert paths and not found
 
@@ -155,8 +164,8 @@ def test_what_asks_is_found(text, tmp_path):
 
 
 @pytest.mark.parametrize("package", FILES)
-def test_releases_of_torch_are_told_apart_in_one_file(package):
-    paths = [path for path in sorted((PACKAGES / package / "src").rglob("*.py")) if path.name != "_torch.py"]
+def test_releases_of_torch_are_told_apart_in_one_place(package):
+    paths = others(package)
     places = [(path.relative_to(PACKAGES).as_posix(), line, what) for path in paths for what, line in releases_told_apart(path)]
     found = [f"{place}:{line} {what}" for place, line, what in places if place not in TOLD]
     assert paths and not found

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ._torch import errors_become_torchs, under_fx_tracing
+from ._torch.modes import under_fx_tracing
+from ._torch.torch_compile import errors_become_torchs
 from ._version import __version__
 from .array_functions import wrap_numpy
 from .contracts import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import torch
 
-from ._torch import tree_map_only
+from ._torch.functions import tree_map_only
 from .errors import ControlMisuse
 
 

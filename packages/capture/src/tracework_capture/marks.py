@@ -70,10 +70,10 @@ def mark_of(function: Any) -> Mark | None:
         for name, mark in _ATTRIBUTES.items():
             if name in attributes:
                 return mark
-    substitute = _torch.substitute_of_torch_compile(function)
+    substitute = _torch.torch_compile.substitute_of_torch_compile(function)
     if substitute is not None:
         return Mark("substitute_in_graph", *substitute)
-    kind = _torch.mark_of_torch_compile(function)
+    kind = _torch.torch_compile.mark_of_torch_compile(function)
     if kind == "leaf_function":
         return Mark(kind, _leaf_of_torch_compile(function.__dict__))
     return None if kind is None else Mark(kind)

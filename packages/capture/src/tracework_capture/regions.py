@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ._torch import breaks_are_errors_in_torch_compile
+from ._torch.torch_compile import breaks_are_errors_in_torch_compile
 from .errors import ControlMisuse
 
 

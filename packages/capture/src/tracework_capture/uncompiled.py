@@ -113,14 +113,14 @@ def is_of_operators(error: BaseException) -> bool:
     so do wrong results of a backend, a checkpoint around the call that needs no more of it, and hooks of the program that autograd calls
     with what it saves, which would be called twice."""
     kind = type(error)
-    of_others = issubclass(kind, (OSError, MemoryError, ControlMisuse, _torch.StopRecomputation))
+    of_others = issubclass(kind, (OSError, MemoryError, ControlMisuse, _torch.autograd.StopRecomputation))
     of_library = kind.__module__.partition(".")[0] in _LIBRARIES or is_own_module(kind.__module__)
     return of_library and not (of_others or _is_of_a_hook(error))
 
 
 def _is_of_a_hook(error: BaseException) -> bool:
     """Whether the hook around the call that packs saved tensors raised it, or may have: its code is in the traceback, or it has none."""
-    pack = _torch.packing_hook()
+    pack = _torch.autograd.packing_hook()
     code = getattr(pack, "__code__", None)
     if pack is None or code is None:
         return pack is not None

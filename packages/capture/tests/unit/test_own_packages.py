@@ -7,7 +7,7 @@ import pytest
 import torch
 import tracework_capture
 from tracework_capture import own_packages
-from tracework_capture._torch import also_torchs
+from tracework_capture._torch.torch_compile import also_torchs
 from tracework_capture.errors import CaptureError
 from tracework_capture.guards import finalizers
 from tracework_capture.own_packages import PACKAGES, is_own_module

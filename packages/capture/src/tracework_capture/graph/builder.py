@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from tracework_primops import FakeTensor, add_node
 
-from .._torch import torch_functions_off
+from .._torch.modes import torch_functions_off
 from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..formulas import ComputedNumber

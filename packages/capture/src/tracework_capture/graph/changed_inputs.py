@@ -31,7 +31,7 @@ def _computed(number: ComputedNumber, given: Any) -> torch.Tensor:
 
 def _plain(tensor: torch.Tensor, given: Any) -> torch.Tensor:
     """A tensor of a subclass as one of class Tensor."""
-    alias: torch.Tensor = _torch.as_subclass(tensor, torch.Tensor)
+    alias: torch.Tensor = _torch.modes.as_subclass(tensor, torch.Tensor)
     return alias
 
 
@@ -71,9 +71,9 @@ def with_changed_inputs(
 
 
 _MODES: dict[str, Callable[[Any], Any]] = {
-    "functions": _torch.under_no_function_modes,
-    "dual_levels": _torch.leaving_dual_levels,
-    "saved_hooks": _torch.leaving_saved_hooks,
+    "functions": _torch.modes.under_no_function_modes,
+    "dual_levels": _torch.autograd.leaving_dual_levels,
+    "saved_hooks": _torch.autograd.leaving_saved_hooks,
 }
 
 

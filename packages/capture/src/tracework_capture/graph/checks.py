@@ -338,7 +338,7 @@ def written_again(frame: Frame, node: fx.Node) -> bool:
     return node.meta["example_value"].storage not in frame.recording.effects.statistics and is_written_the_same_again(node)
 
 
-AUTOCAST = frozenset({_torch.enter_autocast, _torch.exit_autocast})
+AUTOCAST = frozenset({_torch.settings.enter_autocast, _torch.settings.exit_autocast})
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
 )
@@ -353,7 +353,7 @@ RANDOM_STATE = frozenset({torch.manual_seed, torch.get_rng_state, torch.set_rng_
 _AUTOGRAD = frozenset({torch.autograd.grad, gradients_before_hooks, copy_like, with_data, leaf})
 """Functions of operators; the history that gradients are asked of is the graph's own."""
 
-_SETTERS = frozenset(write for _, write in _torch.FLAGS.values())
+_SETTERS = frozenset(write for _, write in _torch.settings.FLAGS.values())
 """Of what is as it was where the frame runs again."""
 
 
@@ -371,7 +371,7 @@ def is_plain_call(node: fx.Node) -> bool:
         return True
     if hasattr(target, "runs"):
         return all(is_plain_call(inner) for inner in target.runs.graph.nodes)
-    if isinstance(target, _torch.OpOverload):
+    if isinstance(target, _torch.operators.OpOverload):
         return target.namespace in ("aten", "prims") or runs_again(target)
     module = str(getattr(target, "__module__", None) or getattr(getattr(target, "__objclass__", None), "__module__", ""))
     return module in _MODULES or module.startswith("torch._C._")
@@ -444,9 +444,9 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
         if frame.recording.effects.raised and not frame.plan.learnt.isolated and must_be_isolated(frame):
             raise Again("isolated", Learnt(isolated=True), why)
         return lines
-    restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({frame.modes.grad_at_start})"]
+    restore = [f"{writer.const(_torch.modes.set_grad_enabled, 'set_grad')}({frame.modes.grad_at_start})"]
     for name, value in frame.modes.states_written.items():
-        restore.append(f"{writer.const(_torch.SETTINGS[name][1], f'set_{name}')}({writer.const(value, name)})")
+        restore.append(f"{writer.const(_torch.settings.SETTINGS[name][1], f'set_{name}')}({writer.const(value, name)})")
     before = []
     if frame.recording.effects.random:
         before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")
@@ -456,8 +456,8 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
         before.append(f"__tw_drawn = {writer.const(states_of)}([{', '.join(generators)}])")
         restore.append(f"{writer.const(draw_again)}(__tw_drawn)")
     if any(node.target in AUTOCAST for node in frame.graph.graph.nodes):
-        before.append(f"__tw_autocast = {writer.const(_torch.autocast_and_nesting)}()")
-        restore.append(f"{writer.const(_torch.restore_autocast)}(__tw_autocast)")
+        before.append(f"__tw_autocast = {writer.const(_torch.settings.autocast_and_nesting)}()")
+        restore.append(f"{writer.const(_torch.settings.restore_autocast)}(__tw_autocast)")
     written = written_inputs(frame)
     if written:
         whole, again, copied = [], [], []
@@ -506,7 +506,7 @@ def plainly_under_hooks(writer: CodeWriter, frame: Any) -> list[str]:
     why = "it has side effects, and hooks of saved tensors, as a checkpoint's, are around the call"
     report = functools.partial(report_uncompiled, why, frame.options.named(frame.code), "leave the hooks around the call")
     return [
-        f"if {writer.const(_torch.any_saved_tensor_hooks, 'any_saved_tensor_hooks')}():",
+        f"if {writer.const(_torch.autograd.any_saved_tensor_hooks, 'any_saved_tensor_hooks')}():",
         f"    {writer.const(report, 'report')}()",
         f"    return {function}({', '.join(arguments)})",
     ]

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 from tracework_primops import FakeTensor
 
-from .._torch import CANONICAL_MASK, is_all_true, is_any_true
+from .._torch.functions import CANONICAL_MASK, is_all_true, is_any_true
 
 LARGEST = 16
 _ARITHMETIC = (

@@ -50,7 +50,7 @@ class Masks:
 
 def _placements(result: Any) -> Iterator[Any]:
     for item in result if isinstance(result, (tuple, list)) else (result,):
-        if isinstance(item, torch.Tensor) and _torch.is_distributed_tensor(type(item)):
+        if isinstance(item, torch.Tensor) and _torch.distributed.is_distributed_tensor(type(item)):
             yield from item.placements  # type: ignore[attr-defined]
 
 
@@ -72,6 +72,8 @@ def refuse_draws(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         given = dict(zip(("input", "p", "training"), args)) | kwargs
         if given.get("training", given.get("train", True)) is False or given.get("p") in (0, 0.0):
             return
-    tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor) and _torch.is_distributed_tensor(type(t))]
-    if any(_torch.sets_generators(tensor) for tensor in tensors):
+    tensors = [
+        t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor) and _torch.distributed.is_distributed_tensor(type(t))
+    ]
+    if any(_torch.distributed.sets_generators(tensor) for tensor in tensors):
         raise BreakGraph("tensor_subclass", f"{name} of a DTensor, which sets the state of a generator")

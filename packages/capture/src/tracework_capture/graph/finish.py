@@ -101,7 +101,7 @@ def effects_of(frame: Any) -> tuple[str, ...]:
     left_changed = (
         ("leaves gradients switched", torch.is_grad_enabled() != modes.grad_at_start),
         ("goes on where an operator raises, which depends on data", frame.graph.goes_on),
-        ("leaves settings of torch changed", any(_torch.SETTINGS[n][0]() != v for n, v in modes.states_written.items())),
+        ("leaves settings of torch changed", any(_torch.settings.SETTINGS[n][0]() != v for n, v in modes.states_written.items())),
         ("is under, or leaves, a TorchFunctionMode", bool(modes.modes_at_start or modes.function_modes)),
     )
     scope = Scope({}, frame.globals)
@@ -124,22 +124,22 @@ def keep_grad_mode(frame: Frame, writer: CodeWriter) -> None:
     """Grad mode that the traced program left changed: a compiled graph need not leave it so."""
     enabled = torch.is_grad_enabled()
     if enabled != frame.modes.grad_at_start:
-        writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({enabled})")
+        writer.line(f"{writer.const(_torch.modes.set_grad_enabled, 'set_grad')}({enabled})")
 
 
 def keep_state(frame: Frame, writer: CodeWriter) -> None:
     """Settings that the traced program left changed, and the TorchFunctionModes that it left and entered: those that the frame is under
     see nothing of what the generated code did up to here."""
     if frame.modes.modes_at_start:
-        writer.quietly(f"with {writer.const(_torch.function_modes_aside, 'aside')}():")
+        writer.quietly(f"with {writer.const(_torch.modes.function_modes_aside, 'aside')}():")
     for _ in frame.modes.modes_at_start[modes_kept(frame) :]:
-        writer.line(f"{writer.const(_torch.pop_function_mode, 'pop_mode')}()")
+        writer.line(f"{writer.const(_torch.modes.pop_function_mode, 'pop_mode')}()")
     for name, value in frame.modes.states_written.items():
-        read, write = _torch.SETTINGS[name]
+        read, write = _torch.settings.SETTINGS[name]
         if read() != value:
             writer.line(f"{writer.const(write, f'set_{name}')}({writer.const(read(), name)})")
     for mode in frame.modes.function_modes[modes_kept(frame) :]:
-        writer.line(f"{writer.const(_torch.push_function_mode, 'push_mode')}({writer.load(mode)})")
+        writer.line(f"{writer.const(_torch.modes.push_function_mode, 'push_mode')}({writer.load(mode)})")
 
 
 def modes_kept(frame: Frame) -> int:
@@ -291,9 +291,9 @@ def leave(
     keep_grad_mode(frame, writer)
     keep_state(frame, writer)
     for manager in entered:
-        writer.line(f"{writer.const(_torch.enter)}({writer.load(manager)})")
+        writer.line(f"{writer.const(_torch.modes.enter)}({writer.load(manager)})")
     if entered and frame.modes.function_modes:  # a mode may have kept a manager from switching
-        writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({inside})")
+        writer.line(f"{writer.const(_torch.modes.set_grad_enabled, 'set_grad')}({inside})")
     leaving = _Leaving(frame, writer, local_texts, cells, held)
     if (
         frame.plan.ends_in_raise and instruction.value not in cells

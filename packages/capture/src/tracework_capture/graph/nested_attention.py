@@ -26,7 +26,7 @@ def is_attended_here(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return False
     if given.get("is_causal") or given.get("enable_gqa"):  # which eager refuses, or gives to another kernel
         return False
-    return all(isinstance(tensor, _torch.NESTED) and _is_plain(tensor) for tensor in tensors)
+    return all(isinstance(tensor, _torch.tensors.NESTED) and _is_plain(tensor) for tensor in tensors)
 
 
 def _is_plain(tensor: Any) -> bool:
@@ -39,9 +39,9 @@ def attend(*args: Any, **kwargs: Any) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention of nested tensors (batch, heads, rows, features)."""
     given = dict(zip(ARGUMENTS, args)) | kwargs
     query, key = given["query"], given["key"]
-    q, k, v = (_torch.jagged_padded(tensor.transpose(1, 2)).transpose(1, 2) for tensor in (query, key, given["value"]))
+    q, k, v = (_torch.tensors.jagged_padded(tensor.transpose(1, 2)).transpose(1, 2) for tensor in (query, key, given["value"]))
     columns = k.shape[2]
     mask = torch.arange(columns, device=query.device) < key.offsets().diff().view(-1, 1)
     mask = mask.view(-1, 1, 1, columns)
     found = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=given.get("scale"))
-    return _torch.jagged_of_padded(found.transpose(1, 2), query).transpose(1, 2)
+    return _torch.tensors.jagged_of_padded(found.transpose(1, 2), query).transpose(1, 2)

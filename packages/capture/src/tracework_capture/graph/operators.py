@@ -302,7 +302,7 @@ class _Gradient:
     def __call__(self, *arguments: Any) -> tuple[torch.Tensor, ...]:
         inputs, gradients = arguments[: self.count], arguments[self.count :]
         again = any(t.requires_grad for t in arguments if isinstance(t, torch.Tensor))
-        with _torch.autograd_on():
+        with _torch.autograd.autograd_on():
             given = [self._with_history(i, t) for i, t in enumerate(inputs)]
             results = self.function(*given)
             wanted = [given[i] for i in self.followed]
@@ -345,7 +345,7 @@ class _Leaf:
         return self.checked(self.function(*[t.detach() for t in tensors]))
 
     def record(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        with _torch.autograd_on():
+        with _torch.autograd.autograd_on():
             given = [t.detach().requires_grad_(i in self.followed) for i, t in enumerate(tensors)]
             found = self.function(*given)
         number = next(_numbers)
@@ -357,7 +357,7 @@ class _Leaf:
     def gradient(self, token: torch.Tensor, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
         given, found = self.kept[int(token)]
         wanted = [given[i] for i in self.followed]
-        with _torch.autograd_on():
+        with _torch.autograd.autograd_on():
             made = gradients_of([found[i] for i in self.differentiable], gradients, wanted, retain_graph=True)
         return tuple(map(own, made, self.gradients))
 

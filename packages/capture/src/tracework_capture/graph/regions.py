@@ -15,7 +15,7 @@ import torch
 from torch import fx
 from torch.autograd.function import once_differentiable
 
-from .._torch import make_subclass
+from .._torch.tensors import make_subclass
 from ..errors import BreakGraph
 from .captured_call import CapturedCall
 

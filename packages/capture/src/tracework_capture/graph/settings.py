@@ -19,7 +19,8 @@ import torch
 import torch.nn.functional as F
 
 from .. import _torch
-from .._torch import FLAGS, FUSED_ATTENTION, exit_autocast
+from .._torch.functions import FUSED_ATTENTION
+from .._torch.settings import FLAGS, exit_autocast
 from ..errors import BreakGraph
 from ..guards.kinds import STATES
 
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def settings_written(values: dict[str, Any]) -> Iterator[None]:
     """A block in which settings have these values, and after which they are as before."""
-    now = {name: _torch.SETTINGS[name][0]() for name in values}
+    now = {name: _torch.settings.SETTINGS[name][0]() for name in values}
     try:
-        _torch.write_settings(values)
+        _torch.settings.write_settings(values)
         yield
     finally:
-        _torch.write_settings(now)
+        _torch.settings.write_settings(now)
 
 
 DEFAULTS = {"default_dtype": "dtype", "default_device": "device"}
@@ -45,11 +46,13 @@ DEFAULTS = {"default_dtype": "dtype", "default_device": "device"}
 def with_defaults(frame: Any, target: Any, args: Any, kwargs: Any, example: Any, kind: str) -> Any:
     """kwargs under which the call gives the same with the defaults of the start. Raises BreakGraph when there are none."""
     written = frame.modes.states_written
-    changed = {name: written[name] for name in DEFAULTS if name in written and _torch.SETTINGS[name][0]() != written[name]}
+    changed = {
+        name: written[name] for name in DEFAULTS if name in written and _torch.settings.SETTINGS[name][0]() != written[name]
+    }
     wanted = _kinds(example)
     if not changed or not wanted or id(example) in frame.graph.tensor_values:  # an argument, written in place
         return kwargs
-    with _torch.blocks_of_devices_aside(), settings_written(changed):
+    with _torch.modes.blocks_of_devices_aside(), settings_written(changed):
         if _kinds(frame.graph.run_on_fakes(frame, target, args, kwargs, kind)) == wanted:
             return kwargs
         explicit = dict(zip(("dtype", "device"), wanted[0]))
@@ -65,7 +68,7 @@ def with_defaults(frame: Any, target: Any, args: Any, kwargs: Any, example: Any,
 
 
 def _kinds(example: Any) -> list[Any]:
-    return [(leaf.dtype, leaf.device) for leaf in _torch.tree_leaves(example) if isinstance(leaf, torch.Tensor)]
+    return [(leaf.dtype, leaf.device) for leaf in _torch.functions.tree_leaves(example) if isinstance(leaf, torch.Tensor)]
 
 
 ATTENTION = tuple(name for name in FLAGS if "sdp" in name and name not in ("sdp_overrideable", "sdp_fa3"))

@@ -20,7 +20,8 @@ import torch
 from torch import fx
 from tracework_primops import Condition
 
-from .._torch import enter_autocast, set_grad_mode
+from .._torch.modes import set_grad_mode
+from .._torch.settings import enter_autocast
 from ..dims import SMALLEST
 from ..guards.kinds import COMPARE_FUNCTIONS
 from .operators import NAMESPACE

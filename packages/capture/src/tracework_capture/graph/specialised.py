@@ -143,7 +143,7 @@ class StateCondition:
     def truth(self, tensor: torch.Tensor) -> bool:
         """What the program would find now."""
         found: list[Any] = [tensor]
-        with torch.no_grad(), _torch.function_modes_aside():
+        with torch.no_grad(), _torch.modes.function_modes_aside():
             if self.writes:
                 found = [tensor.clone()]
             for op, target, args, kwargs in self.steps:

@@ -28,7 +28,7 @@ from tracework_primops.graph.parse import GraphReader
 from tracework_primops.graph.text import print_arguments, print_spec, print_value
 from tracework_primops.symbols import Expr, Symbol
 
-from .._torch import qualified_name
+from .._torch.functions import qualified_name
 from .captured_call import CapturedCall
 from .regions import AutogradCall, BatchedHalf, Halves, Placed, WithoutGradient
 from .wrapped import Construct, Unwrap, Wrap

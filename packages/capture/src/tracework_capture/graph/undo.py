@@ -76,7 +76,7 @@ def storages_of(node: fx.Node) -> list[Any]:
     return [part.storage for part in parts]  # type: ignore[attr-defined, misc]  # of fakes; of wrappers it is a method
 
 
-@_torch.without_dispatch
+@_torch.modes.without_dispatch
 def contents_of(tensors: list[torch.Tensor], written_again: list[torch.Tensor], whole: list[torch.Tensor]) -> Saved | None:
     """Copies of what the tensors hold, with their versions and layouts; None when one shows an element twice.
 
@@ -85,7 +85,7 @@ def contents_of(tensors: list[torch.Tensor], written_again: list[torch.Tensor], 
     kept: Saved = [(t, None, version_of(t), ()) for t in written_again]
     for tensor in tensors:
         places = once_each(tensor.detach())
-        if _torch.has_internal_overlap(places):
+        if _torch.tensors.has_internal_overlap(places):
             return None
         layout = tensor.size(), tensor.stride(), tensor.storage_offset()
         kept.append((tensor, places.clone(), version_of(tensor), layout))
@@ -97,13 +97,13 @@ def version_of(tensor: torch.Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
 
-@_torch.without_dispatch
+@_torch.modes.without_dispatch
 def can_run_again(kept: Saved | None) -> bool:
     """Whether there is a copy of all that was not whole when the graph raised."""
     return kept is not None and all(version == version_of(tensor) for tensor, _, version, layout in kept if layout is None)
 
 
-@_torch.without_dispatch
+@_torch.modes.without_dispatch
 def put_back(kept: Saved) -> None:
     """Gives the tensors what they held before, as if nobody had written to them."""
     for tensor, content, version, layout in kept:
@@ -113,7 +113,7 @@ def put_back(kept: Saved) -> None:
                     tensor.as_strided_(*layout)
                 once_each(tensor).copy_(content)
             if version is not None:
-                _torch.set_version(tensor, version)
+                _torch.tensors.set_version(tensor, version)
 
 
 def states_of(generators: list[Any]) -> list[tuple[Callable[[Any], None], Any]]:

@@ -46,7 +46,11 @@ def is_wrapper(cls: type) -> bool:
     return (
         has_parts
         and own
-        and (not cls.__module__.startswith("torch.distributed.") or _torch.is_distributed_tensor(cls) or _torch.is_awaited(cls))
+        and (
+            not cls.__module__.startswith("torch.distributed.")
+            or _torch.distributed.is_distributed_tensor(cls)
+            or _torch.distributed.is_awaited(cls)
+        )
     )
 
 
@@ -95,7 +99,7 @@ class Structure:
         return tuple(tensor.shape), tuple(tensor.stride())
 
     @staticmethod
-    def apart(tensor: Any) -> _torch.Apart:
+    def apart(tensor: Any) -> _torch.distributed.Apart:
         """The names of its parts, and what its class keeps beside them."""
         return tensor.__tensor_flatten__()  # type: ignore[no-any-return]
 
@@ -172,7 +176,7 @@ class Structure:
     @functools.cached_property
     def is_asked(self) -> bool:
         """Whether functions of torch ask its class, or those of its parts, what they do."""
-        own = self.cls.__torch_function__ is not _torch.disabled_torch_function  # type: ignore[attr-defined]
+        own = self.cls.__torch_function__ is not _torch.modes.disabled_torch_function  # type: ignore[attr-defined]
         return own or any(isinstance(row, Structure) and row.is_asked for row in self.inner)
 
     @functools.cached_property
@@ -227,7 +231,7 @@ class Structure:
         for name, inner in zip(self.names, self.inner):
             if not isinstance(inner, Held):
                 part = getattr(tensor, name)
-                found += [_torch.waited_for(part)] if inner is None else inner.parts(part)
+                found += [_torch.distributed.waited_for(part)] if inner is None else inner.parts(part)
         return found
 
     def together(self, parts: Iterator[torch.Tensor]) -> torch.Tensor:
@@ -261,7 +265,7 @@ class DistributedStructure(Structure):
     """That of a DTensor, which keeps placements, an order and what the structure has: sizes, strides, a dtype. A gradient may be distributed
     otherwise than the tensor."""
 
-    apart = staticmethod(_torch.distributed_tensor_apart)
+    apart = staticmethod(_torch.distributed.distributed_tensor_apart)
 
     @staticmethod
     def context_of(context: Any) -> Context:
@@ -285,12 +289,12 @@ class DistributedStructure(Structure):
     def made_of(self, parts: dict[str, Any]) -> torch.Tensor:
         (local, mesh), (placements, order) = parts.values(), self.context.fresh()
         facts = self.sizes, self.strides, self.dtype
-        return _torch.distributed_tensor_together(self.cls, local, mesh, placements, order, facts, self.requires_grad)
+        return _torch.distributed.distributed_tensor_together(self.cls, local, mesh, placements, order, facts, self.requires_grad)
 
     @functools.cached_property
     def of_gradient(self) -> Structure:
         placements, order = self.context.fresh()
-        return replace(self, context=Context((_torch.placements_of_gradient(placements), order)), requires_grad=False)
+        return replace(self, context=Context((_torch.distributed.placements_of_gradient(placements), order)), requires_grad=False)
 
     def shares(self, sizes: Sequence[int]) -> tuple[int | None, ...]:
         counts = [1] * len(self.sizes)
@@ -301,7 +305,7 @@ class DistributedStructure(Structure):
         return tuple(count if size == count * now else None for count, size, now in zip(counts, self.sizes, sizes))
 
     def brought_here(self, gradient: Any) -> Any:
-        if not _torch.is_distributed_tensor(type(gradient)) or gradient.placements == self.placements:
+        if not _torch.distributed.is_distributed_tensor(type(gradient)) or gradient.placements == self.placements:
             return gradient
         return gradient.redistribute(placements=self.placements)
 
@@ -332,17 +336,17 @@ class JaggedStructure(Structure):
         return True
 
     def with_history(self, parts: Sequence[Any], gradient: Gradient | None) -> torch.Tensor:
-        return _torch.jagged_of(dict(zip(self.names, parts, strict=True)), self.context.fresh()["ragged_idx"])
+        return _torch.tensors.jagged_of(dict(zip(self.names, parts, strict=True)), self.context.fresh()["ragged_idx"])
 
     def parts_with_history(self, tensor: Any, gradient: Gradient | None) -> tuple[torch.Tensor, ...]:
-        return _torch.jagged_values(tensor), *self.parts(tensor)[1:]
+        return _torch.tensors.jagged_values(tensor), *self.parts(tensor)[1:]
 
 
 def structure_kind(cls: type) -> type[Structure]:
     """What knows the structure of tensors of a class."""
-    if issubclass(cls, _torch.NESTED):
+    if issubclass(cls, _torch.tensors.NESTED):
         return JaggedStructure
-    return DistributedStructure if _torch.is_distributed_tensor(cls) else Structure
+    return DistributedStructure if _torch.distributed.is_distributed_tensor(cls) else Structure
 
 
 def agree(given: Sequence[int], known: tuple[Any, ...]) -> bool:
@@ -475,7 +479,7 @@ class Wrap:
         if structure.is_open:
             count = structure.count + (self.gradient is not None)
             structure, parts = structure.filled(iter(given[:-count])), given[-count:]
-        with _torch.torch_functions_off():
+        with _torch.modes.torch_functions_off():
             if not structure.requires_grad:
                 return structure.together(iter(parts))
             with torch.enable_grad():
@@ -490,7 +494,7 @@ class Unwrap:
         self.__name__ = f"unwrap_{structure.cls.__name__}"
 
     def __call__(self, tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        with _torch.torch_functions_off():
+        with _torch.modes.torch_functions_off():
             if not self.structure.requires_grad:
                 return tuple(self.structure.parts(tensor))
             with torch.enable_grad():
@@ -545,7 +549,7 @@ class View:
 
     def __call__(self, tensor: torch.Tensor) -> Any:
         made: Any = tensor
-        with _torch.torch_functions_off():
+        with _torch.modes.torch_functions_off():
             for target, args, kwargs in self.calls:
                 function = getattr(made, target) if isinstance(target, str) else functools.partial(target, made)
                 made = function(*args, **kwargs)
@@ -575,6 +579,6 @@ class Construct:
                 return tensors[given.number]
             return type(given)(map(fill, given)) if type(given) in (tuple, list) else given
 
-        with _torch.torch_functions_off():
+        with _torch.modes.torch_functions_off():
             made: torch.Tensor = self.cls(*map(fill, self.args), **{name: fill(each) for name, each in self.kwargs.items()})
             return made

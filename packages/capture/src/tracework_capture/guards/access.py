@@ -217,9 +217,9 @@ ACCESS: dict[type, Access] = {
     DefaultArg: Access(lambda s, c: (("DEFAULT", None, s.index),), lambda s, v, scope: v.__defaults__[s.index]),
     KwDefaultArg: Access(lambda s, c: (("KWDEFAULT", s.name, 0),), lambda s, v, scope: v.__kwdefaults__[s.name]),
     ComputedInt: _applied(lambda s: functools.partial(int_of_formula, s.text, s.name)),
-    TensorOffset: _applied(lambda s: _torch.without_dispatch(lambda tensor: tensor.storage_offset())),
-    TensorSize: _applied(lambda s: _torch.without_dispatch(lambda tensor: tensor.size(s.dim))),
-    TensorStride: _applied(lambda s: _torch.without_dispatch(lambda tensor: tensor.stride(s.dim))),
+    TensorOffset: _applied(lambda s: _torch.modes.without_dispatch(lambda tensor: tensor.storage_offset())),
+    TensorSize: _applied(lambda s: _torch.modes.without_dispatch(lambda tensor: tensor.size(s.dim))),
+    TensorStride: _applied(lambda s: _torch.modes.without_dispatch(lambda tensor: tensor.stride(s.dim))),
 }
 
 

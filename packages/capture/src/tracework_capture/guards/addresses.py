@@ -240,7 +240,7 @@ def address_of(obj: Any) -> list[Any]:
             return ["attribute", *path, digest_of_attribute(obj)]
     elif (address := _made_address(obj, kind)) is not None:
         return address
-    elif issubclass(kind, (_torch.OpOverload, _torch.OpOverloadPacket, _torch.CustomOpDef)):
+    elif issubclass(kind, (_torch.operators.OpOverload, _torch.operators.OpOverloadPacket, _torch.operators.CustomOpDef)):
         return _operator_address(obj)
     elif kind is dict and (place := _place_of_namespace(obj)) is not None:
         return place
@@ -248,7 +248,7 @@ def address_of(obj: Any) -> list[Any]:
 
 
 def _module_address(module: types.ModuleType) -> list[Any] | None:
-    if type(module) is _torch.OpNamespace:
+    if type(module) is _torch.operators.OpNamespace:
         return ["operators", module.name]
     name = vars(module).get("__name__")
     return ["module", name] if type(name) is str and sys.modules.get(name) is module else None
@@ -264,7 +264,7 @@ def _made_address(obj: Any, kind: Any) -> list[Any] | None:
     if kind.__module__ == "numpy":
         path = _path_to(obj, "numpy", getattr(obj, "__name__", None))
         return None if path is None else ["builtin", *path]
-    if issubclass(kind, _torch.HigherOrderOperator):
+    if issubclass(kind, _torch.operators.HigherOrderOperator):
         is_torchs = module_of(kind).partition(".")[0] == "torch" and getattr(torch.ops.higher_order, obj.name(), None) is obj
         return ["higher order", obj.name()] if is_torchs else None
     if not issubclass(kind, enum.Enum):
@@ -277,12 +277,12 @@ def _made_address(obj: Any, kind: Any) -> list[Any] | None:
 def _operator_address(operator: Any) -> list[Any]:
     from .operators import TORCHS, digest_of_operator  # which looks at functions
 
-    if isinstance(operator, _torch.CustomOpDef):
+    if isinstance(operator, _torch.operators.CustomOpDef):
         return ["operator", operator._qualname, "made", digest_of_operator(operator)]
-    is_overload = isinstance(operator, _torch.OpOverload)
+    is_overload = isinstance(operator, _torch.operators.OpOverload)
     packet = operator.overloadpacket if is_overload else operator
     name, overload = packet._qualified_op_name, operator._overloadname if is_overload else None
-    if _torch.named_operator(name, overload) is not operator:
+    if _torch.operators.named_operator(name, overload) is not operator:
         raise NotPortable(f"{operator} is not found by its name")
     return ["operator", name, overload, "" if name.partition("::")[0] in TORCHS else digest_of_operator(operator)]
 
@@ -367,7 +367,7 @@ _LAYERS: dict[type, str] = {
     functools._lru_cache_wrapper: "__wrapped__",
     functools.cached_property: "func",
     property: "fget",
-    _torch.CustomOpDef: "_abstract_fn",  # which torch.library.triton_op makes the operator of
+    _torch.operators.CustomOpDef: "_abstract_fn",  # which torch.library.triton_op makes the operator of
 }
 """What decorators make of a function, and where it is in that; in the free variables of one."""
 
@@ -415,7 +415,8 @@ def function_of_code(code: types.CodeType) -> types.FunctionType | None:
 
 def _named_here(function: types.FunctionType) -> tuple[str, str] | None:
     """The name that this package has for a function of torch's which is reached by no name of its own."""
-    return next(((_torch.__name__, name) for name, known in vars(_torch).items() if known is function), None)
+    families = [getattr(_torch, name) for name in _torch.__all__]
+    return next(((f.__name__, name) for f in families for name, known in vars(f).items() if known is function), None)
 
 
 def _at(module: str, path: str, bare: bool = False) -> Any:
@@ -449,11 +450,11 @@ def object_at(address: list[Any]) -> Any:
     if kind == "modules":
         return sys.modules
     if kind == "operators":
-        return _torch.operators_of(module)
+        return _torch.operators.operators_of(module)
     if kind == "higher order":
         return getattr(torch.ops.higher_order, module)
     if kind == "packets":
-        return vars(_torch.operators_of(module))
+        return vars(_torch.operators.operators_of(module))
     if kind in ("module", "namespace"):
         known = sys.modules.get(module)
         if known is None:
@@ -461,8 +462,8 @@ def object_at(address: list[Any]) -> Any:
         return known if kind == "module" else vars(known)
     path, *rest = rest
     if kind == "operator":
-        operator = _torch.named_operator(module, None if path == "made" else path)
-        found: Any = _torch.custom_operator(operator) if path == "made" else operator
+        operator = _torch.operators.named_operator(module, None if path == "made" else path)
+        found: Any = _torch.operators.custom_operator(operator) if path == "made" else operator
     else:
         found = _at(module, path, kind == "attribute")
     if kind == "decorated":

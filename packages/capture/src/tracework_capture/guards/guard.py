@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _C
-from .._torch import dispatch_keys
+from .._torch.tensors import dispatch_keys
 from ..signals import let_through
 from ..sources import Ambient, Source
 from ..weakly_held import held, there

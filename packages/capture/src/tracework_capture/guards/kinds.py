@@ -53,7 +53,7 @@ def tensor_sizes(value: Any, facts: TensorFacts) -> tuple[int, ...] | None:
         return None
     if value.device != facts.device or (facts.layout is not None and value.layout != facts.layout):
         return None
-    if facts.dispatch_keys and _torch.dispatch_keys(value) != facts.dispatch_keys:
+    if facts.dispatch_keys and _torch.tensors.dispatch_keys(value) != facts.dispatch_keys:
         return None
     sizes = tuple(value.shape)
     if len(sizes) != len(facts.sizes) or any(want is not None and want != n for n, want in zip(sizes, facts.sizes)):
@@ -315,33 +315,33 @@ STATES: dict[str, Callable[[], Any]] = {
     "inference_mode": torch.is_inference_mode_enabled,
     "default_dtype": torch.get_default_dtype,
     "num_threads": torch.get_num_threads,
-    "deterministic": _torch.deterministic_state,
+    "deterministic": _torch.settings.deterministic_state,
     "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled,
-    "any_autocast": _torch.any_autocast,
-    "autocast": _torch.autocast_state,
-    "function_modes": _torch.all_function_mode_count,
-    "users_function_modes": _torch.users_function_modes,
-    "torch_functions_off_for": _torch.torch_functions_off_for,
-    "dispatch_modes": _torch.dispatch_mode_count,
-    "jit_trace": _torch.under_jit_trace,
-    "transform_level": _torch.transform_level,
-    "default_device": _torch.default_device,
-    "cuda_device": _torch.cuda_device,
+    "any_autocast": _torch.settings.any_autocast,
+    "autocast": _torch.settings.autocast_state,
+    "function_modes": _torch.modes.all_function_mode_count,
+    "users_function_modes": _torch.modes.users_function_modes,
+    "torch_functions_off_for": _torch.modes.torch_functions_off_for,
+    "dispatch_modes": _torch.modes.dispatch_mode_count,
+    "jit_trace": _torch.modes.under_jit_trace,
+    "transform_level": _torch.autograd.transform_level,
+    "default_device": _torch.modes.default_device,
+    "cuda_device": _torch.modes.cuda_device,
     "cuda_initialized": torch.cuda.is_initialized,
-    "distributed": _torch.distributed_is_initialized,
-    "default_group": _torch.default_group,
-    "handlers_of_distributed": _torch.handlers_of_distributed,
-    "onnx_export": _torch.under_onnx_export,
-    "fx_tracing": _torch.under_fx_tracing,
-    **{name: read for name, (read, _) in _torch.FLAGS.items()},
+    "distributed": _torch.distributed.distributed_is_initialized,
+    "default_group": _torch.distributed.default_group,
+    "handlers_of_distributed": _torch.distributed.handlers_of_distributed,
+    "onnx_export": _torch.modes.under_onnx_export,
+    "fx_tracing": _torch.modes.under_fx_tracing,
+    **{name: read for name, (read, _) in _torch.settings.FLAGS.items()},
     "numpy_errors": array_errors,
-    "saved_tensor_hooks": _torch.any_saved_tensor_hooks,
+    "saved_tensor_hooks": _torch.autograd.any_saved_tensor_hooks,
     "recursion_limit": sys.getrecursionlimit,
     "locale": current_locale,
 }
 """Interpreter-wide torch state: name -> how to read it."""
 
-NATIVE_STATES: dict[str, Callable[[], Any]] = STATES | {"function_modes": _torch.function_mode_count}
+NATIVE_STATES: dict[str, Callable[[], Any]] = STATES | {"function_modes": _torch.modes.function_mode_count}
 """The same for the native program, which never runs while modes are set aside."""
 
 ALWAYS_GUARDED = (
@@ -361,13 +361,13 @@ def record_ambient(guards: GuardSet) -> None:
     """Guards the state that any graph depends on, as it is now."""
     for name in ALWAYS_GUARDED:
         guards.state(name, STATES[name]())
-    guards.record("CONSTANT", DictItem(Const(_torch.FORWARD_AD, "torch.autograd.forward_ad"), "_current_level"), -1)
-    if _torch.deterministic_state():
+    guards.record("CONSTANT", DictItem(Const(_torch.autograd.FORWARD_AD, "torch.autograd.forward_ad"), "_current_level"), -1)
+    if _torch.settings.deterministic_state():
         for name in ("deterministic_warn_only", "deterministic_fill_uninitialized_memory"):
             guards.state(name, STATES[name]())
-    if _torch.any_autocast():
+    if _torch.settings.any_autocast():
         guards.state("autocast", STATES["autocast"]())
-    if _torch.all_function_mode_count():
+    if _torch.modes.all_function_mode_count():
         guards.state("default_device", STATES["default_device"]())
 
 

@@ -38,7 +38,7 @@ _UNDER_WAY: ContextVar[tuple[Any, ...]] = ContextVar("_UNDER_WAY", default=())
 
 def digest_of_operator(operator: Any) -> str:
     """Of an overload, a packet of overloads, or what torch.library.custom_op gave. Raises NotPortable."""
-    made = _torch.custom_operator(operator)
+    made = _torch.operators.custom_operator(operator)
     around, looked_at = _UNDER_WAY.get(), operator if made is None else made
     if looked_at in around:  # a gradient may be computed by the operator itself
         return f"the {around.index(looked_at)}th around"
@@ -51,19 +51,22 @@ def digest_of_operator(operator: Any) -> str:
 
 
 def _parts_of_made(operator: Any) -> list[Any]:
-    return [_torch.schema_of_custom_operator(operator), _Reading().all_of(_torch.rules_of_custom_operator(operator))]
+    return [
+        _torch.operators.schema_of_custom_operator(operator),
+        _Reading().all_of(_torch.operators.rules_of_custom_operator(operator)),
+    ]
 
 
 def _parts_of_defined(operator: Any) -> list[Any]:
     """Of an operator that torch.library.define made, whose one rule is a fake in Python. Raises NotPortable."""
     parts: list[Any] = []
-    for overload in _torch.overloads_of(operator):
-        fake, rest = _torch.fake_of_operator(overload)
+    for overload in _torch.operators.overloads_of(operator):
+        fake, rest = _torch.operators.fake_of_operator(overload)
         if rest:
             raise NotPortable(f"{overload} has a rule for {', '.join(rest)}, whose function cannot be seen")
         if fake is None:
             raise NotPortable(f"no function of Python's says what {overload} gives (torch.library.register_fake)")
-        parts.append((_torch.schema_of_operator(overload), _Reading().all_of([fake])))
+        parts.append((_torch.operators.schema_of_operator(overload), _Reading().all_of([fake])))
     return parts
 
 
@@ -227,8 +230,8 @@ def _name_asked_for(after: list[dis.Instruction], function: str) -> str:
 
 def _attribute(space: types.ModuleType | type, name: str) -> tuple[Any, bool]:
     """What a module or a class has under a name, with nothing of the program run, and whether it is there."""
-    if space is torch.ops or type(space) is _torch.OpNamespace:
-        found = _torch.operators_under(space, name)
+    if space is torch.ops or type(space) is _torch.operators.OpNamespace:
+        found = _torch.operators.operators_under(space, name)
         return found, found is not None
     if isinstance(space, type):
         found, owner = find(space, name)

@@ -311,8 +311,8 @@ class _Builder:
 
 def tensor_payload(facts: TensorFacts, slots: dict[int, int] | None) -> tuple[Any, ...]:
     """What tensor_leaf.c wants; dtypes, devices and layouts that DLPack does not carry go the slow way."""
-    code, bits = _torch.DLPACK_DTYPES.get(facts.dtype, (-1, 0))
-    device = _torch.DLPACK_DEVICES.get(facts.device.type)
+    code, bits = _torch.tensors.DLPACK_DTYPES.get(facts.dtype, (-1, 0))
+    device = _torch.tensors.DLPACK_DEVICES.get(facts.device.type)
     if device is None or facts.is_conj or facts.is_neg or (facts.layout is not None and facts.layout is not torch.strided):
         code, device = -1, 0
     sizes = tuple(-1 if n is None else n for n in facts.sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._torch import torch_functions_are_on, torch_functions_off
+from .._torch.modes import torch_functions_are_on, torch_functions_off
 from .addresses import Predicate
 from .guard import TensorFacts
 from .kinds import tensor_sizes

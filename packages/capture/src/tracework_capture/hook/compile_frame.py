@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from tracework_primops import FakeMode, SymbolTable
 
 from .. import _C, _torch
-from .._torch import set_grad_mode
+from .._torch.modes import set_grad_mode
 from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
 from ..code_origin import is_of_torch
 from ..contracts import Break, Returned
@@ -60,9 +60,9 @@ SMALL_PIECE = 8  # operations between two breaks of one round of a loop from whi
 @paused_collection()
 def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: History, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
-    functions_off_for = _torch.torch_functions_off_for()
+    functions_off_for = _torch.modes.torch_functions_off_for()
     # what is asked of tensors here is no call of the program, which its modes and classes of tensors would see
-    with _torch.function_modes_aside(), _torch.saved_tensor_hooks_aside(), _torch.torch_functions_off():
+    with _torch.modes.function_modes_aside(), _torch.autograd.saved_tensor_hooks_aside(), _torch.modes.torch_functions_off():
         history.operations = 0
         return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled, functions_off_for))
 
@@ -282,26 +282,26 @@ class _PreservedModes:
 
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
-        self.autocast = _torch.autocast_and_nesting()
-        self.modes = _torch.dispatch_mode_count()
-        self.in_device_block = not _torch.device_is_set_for_good()
+        self.autocast = _torch.settings.autocast_and_nesting()
+        self.modes = _torch.modes.dispatch_mode_count()
+        self.in_device_block = not _torch.modes.device_is_set_for_good()
 
     def __exit__(self, *exc: object) -> None:
-        _torch.leave_dual_levels(-1)
-        _torch.leave_dispatch_modes(self.modes)  # leaving them may have failed, when the stack is full
+        _torch.autograd.leave_dual_levels(-1)
+        _torch.modes.leave_dispatch_modes(self.modes)  # leaving them may have failed, when the stack is full
         if torch.is_grad_enabled() != self.grad:
             set_grad_mode(self.grad)
-        if _torch.autocast_and_nesting() != self.autocast:
-            _torch.restore_autocast(self.autocast)
+        if _torch.settings.autocast_and_nesting() != self.autocast:
+            _torch.settings.restore_autocast(self.autocast)
         if not self.in_device_block:
-            _torch.leave_blocks_of_devices()
-        _torch.write_settings(self.flags)
+            _torch.modes.leave_blocks_of_devices()
+        _torch.settings.write_settings(self.flags)
 
 
 def run_attempt(frame: SymbolicFrame, backend: Any) -> Captured:
     """Interpret once and finish."""
     started, ended = time.perf_counter(), frame.plan.stop
-    frame.modes.grad_at_start, frame.modes.autocast_at_start = torch.is_grad_enabled(), _torch.autocast_state()
+    frame.modes.grad_at_start, frame.modes.autocast_at_start = torch.is_grad_enabled(), _torch.settings.autocast_state()
     record_ambient(frame.guards)
     wrap_function_modes(frame)
     stop: Returned | Break = Returned()
@@ -367,7 +367,7 @@ def keeps_data_sizes_tentatively(frame: Frame) -> bool:
 def wrap_function_modes(frame: SymbolicFrame) -> None:
     """The TorchFunctionModes that the frame is under are asked while it is traced."""
     stack = Ambient("users_function_modes")
-    modes = [frame.wrap(mode, Item(stack, i)) for i, mode in enumerate(_torch.users_function_modes())]
+    modes = [frame.wrap(mode, Item(stack, i)) for i, mode in enumerate(_torch.modes.users_function_modes())]
     frame.modes.function_modes, frame.modes.modes_at_start = modes, tuple(modes)
     switch_functions_off(frame)
 

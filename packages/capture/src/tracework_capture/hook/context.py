@@ -151,11 +151,11 @@ class FrameCallback:
     def __call__(
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any
     ) -> Any:
-        with _torch.function_modes_aside():
+        with _torch.modes.function_modes_aside():
             try:
                 answer = self.answer(code, names, globals_, closure, function)
             except Exception as error:
-                _torch.also_torchs(error)
+                _torch.torch_compile.also_torchs(error)
                 entry = self.failing_entry(code, globals_, closure, error)
                 if entry is None:
                     raise
@@ -193,7 +193,7 @@ class FrameCallback:
         if is_disabled(function):
             cache.skip(code, recursive=True)
             return _C.SKIP
-        if is_module_call(code) and _torch.has_old_hooks(names.get("self")):
+        if is_module_call(code) and _torch.modules.has_old_hooks(names.get("self")):
             if self.options.fullgraph:
                 raise Unsupported("hook", f"{type(names['self']).__name__} has hooks of register_backward_hook")
             why = f"{type(names['self']).__name__} has hooks of register_backward_hook"
@@ -507,7 +507,9 @@ class FrameCallback:
         self.kept.clear()
 
 
-_torch.hide_from_torch_compile(FrameCallback.__call__.__code__)  # which may meet a frame that torch.compile's evaluator is to run
+_torch.torch_compile.hide_from_torch_compile(
+    FrameCallback.__call__.__code__
+)  # which may meet a frame that torch.compile's evaluator is to run
 
 
 def written_code(code: types.CodeType, names: dict[str, Any]) -> types.CodeType:
@@ -519,13 +521,13 @@ def written_code(code: types.CodeType, names: dict[str, Any]) -> types.CodeType:
 def watcher_of_operators() -> str | None:
     """What is running that eager operators are needed for: a transform, whose tensors have no storage to look at, or what sees each operator
     or carries something with what it computes."""
-    if _torch.transform_level() is not None:
+    if _torch.autograd.transform_level() is not None:
         return "a transform of torch.func"
-    if _torch.under_users_dispatch_mode():
+    if _torch.modes.under_users_dispatch_mode():
         return "a TorchDispatchMode"
-    if _torch.under_jit_trace():
+    if _torch.modes.under_jit_trace():
         return "torch.jit.trace"
-    return "forward-mode AD" if _torch.forward_ad_is_on() else None
+    return "forward-mode AD" if _torch.autograd.forward_ad_is_on() else None
 
 
 def wrapped_functions(code: types.CodeType, closure: tuple[types.CellType, ...] | None) -> tuple[Any, ...]:

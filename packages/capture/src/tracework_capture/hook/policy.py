@@ -16,7 +16,7 @@ import torch
 from torch.nn.utils import rnn
 
 from .. import _torch, array_functions
-from .._torch import module_call, trunc_normal_without_grad, wrapped_module_call
+from .._torch.modules import module_call, trunc_normal_without_grad, wrapped_module_call
 from ..bytecode.resume import original_code
 from ..code_origin import TORCH_FOLDER
 from ..errors import SITE, STDLIB
@@ -67,7 +67,7 @@ _PACKING = (
 _DATA_DEPENDENT = frozenset(
     {
         trunc_normal_without_grad.__code__,
-        *(function.__code__ for function in _torch.present(rnn, _PACKING).values()),
+        *(function.__code__ for function in _torch.functions.present(rnn, _PACKING).values()),
     }
 )
 """Code that asks the data of what it has just drawn, again and again, and code around an operator that asks for data."""
@@ -176,7 +176,7 @@ def runs_what_is_compiled(code: types.CodeType) -> bool:
     and all below it are left alone. So is what a checkpoint runs, which the backward runs again where nothing is compiled: both times
     plainly, so that the same is saved.
     """
-    if _torch.call_of_checkpointed is not None and code is _torch.call_of_checkpointed.__code__:
+    if _torch.autograd.call_of_checkpointed is not None and code is _torch.autograd.call_of_checkpointed.__code__:
         return True
     return code.co_filename.startswith(_COMPILED) and code.co_filename not in _AROUND
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .._torch import tree_leaves
+from .._torch.functions import tree_leaves
 from ..graph.operators import ResultFacts
 from ..graph.regions import Outlined
 from ..graph.replaced import may_be_replaced, note_replaced

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .._torch import any_autocast
+from .._torch.settings import any_autocast
 from ..bytecode.code import CodeInfo
 from ..bytecode.facts import PAIR_LOCALS
 from ..bytecode.liveness import live_locals, stored_locals

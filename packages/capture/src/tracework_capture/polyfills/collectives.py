@@ -19,7 +19,7 @@ __all__ = ["IN_PLACE", "Done", "distribute_tensor", "facts_of_group", "root_in_g
 
 OPERATIONS = {getattr(dist.ReduceOp, name.upper()): name for name in "sum avg product min max band bor bxor".split()}
 """Reduction -> how functional collectives call it."""
-_functional: Any = _torch.functional_collectives
+_functional: Any = _torch.distributed.functional_collectives
 
 
 class NoFunctionalForm(NotComputed):

@@ -10,21 +10,23 @@ from typing import Any
 
 import torch
 
-from .._torch import (
+from .._torch.functions import (
     PositiveDefinite,
     PositiveSemidefinite,
     Symmetric,
     asserts_all,
-    associative_scan_op,
-    generic_associative_scan,
     int_mm,
     is_all_true,
+    text_of_failed_check,
+)
+from .._torch.operators import (
+    associative_scan_op,
+    generic_associative_scan,
     map_impl,
     map_steps,
     out_dtype,
     scan,
     scan_op,
-    text_of_failed_check,
     while_loop,
     while_loop_op,
     wrap_with_autocast,

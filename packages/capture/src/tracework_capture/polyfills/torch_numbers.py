@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, where
 
-from .._torch import BOUNDS_TAKE_GRADIENTS, foreach_gives_lists, nan_alone_is_no_bound
+from .._torch.functions import BOUNDS_TAKE_GRADIENTS, foreach_gives_lists, nan_alone_is_no_bound
 from . import folded
 
 ORDERED = frozenset(kind for kind in vars(torch).values() if isinstance(kind, torch.dtype) and not kind.is_complex)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._torch import TensorBase
+from .._torch.tensors import TensorBase
 from ..arrays import numpy
 from ..atoms import ATOM_TYPES
 from ..trace_policy import BREAK as LEFT_TO_PYTHON

@@ -39,7 +39,7 @@ def tensor():
 def test_calls_that_draw(tensor, monkeypatch):
     dropout, attention = torch.nn.functional.dropout, torch.nn.functional.scaled_dot_product_attention
     refuse_draws(dropout, (tensor,), {})  # on a CPU
-    monkeypatch.setattr(_torch, "sets_generators", lambda tensor: True)
+    monkeypatch.setattr(_torch.distributed, "sets_generators", lambda tensor: True)
     for call in ((dropout, (tensor,), {}), ("normal_", (tensor,), {}), (attention, (tensor,) * 3, {"dropout_p": 0.5})):
         with pytest.raises(BreakGraph):
             refuse_draws(*call)

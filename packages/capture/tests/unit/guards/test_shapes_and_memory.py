@@ -259,7 +259,7 @@ def test_many_dicts_come_and_go():
 def test_new_data_of_the_same_kind_is_no_change():
     from tracework_capture import _torch
 
-    assert _torch.SNAPSHOTS
+    assert _torch.tensors.SNAPSHOTS
     model = Model()
     program = model_program(model)
     for _ in range(8):

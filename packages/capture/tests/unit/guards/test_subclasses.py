@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tracework_capture._torch import torch_functions_off
+from tracework_capture._torch.modes import torch_functions_off
 from tracework_capture.guards.guard import TensorFacts
 from tracework_capture.guards.subclasses import IsSubclassTensor
 

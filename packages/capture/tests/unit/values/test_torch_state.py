@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from tracework_capture._torch import FLAGS
+from tracework_capture._torch.settings import FLAGS
 from tracework_capture.guards.kinds import STATES
 from tracework_capture.hook.context import optimize
 

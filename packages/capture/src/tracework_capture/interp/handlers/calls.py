@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn, cast
 
 from ... import _C
-from ..._torch import module_call
+from ..._torch.modules import module_call
 from ...bytecode.code import Instruction
 from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, lookup_class

@@ -224,7 +224,7 @@ def read_deferred(frame: Frame, tensor: AbstractTensor, name: str) -> DeferredVa
     load = copy_for_deferred(frame, tensor)
 
     def write(emit: Emitter) -> str:
-        read = torch.Tensor.tolist if kind is list else _torch.item
+        read = torch.Tensor.tolist if kind is list else _torch.modes.item
         found = f"{emit.const(read)}({load(emit)})"
         return found if kind is list else f"{emit.const(kind)}({found})"
 

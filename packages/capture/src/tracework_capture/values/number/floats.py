@@ -350,7 +350,7 @@ def changes(value: Value) -> TypeGuard[FloatValue]:
 
 def shown_to_hooks(frame: Frame) -> bool:
     """Whether hooks of saved tensors see what autograd saves: a tensor that stands for a number would be shown to them, no number is."""
-    around = _torch.any_saved_tensor_hooks()
+    around = _torch.autograd.any_saved_tensor_hooks()
     frame.guards.state("saved_tensor_hooks", around)
     return around or frame.modes.uses_saved_hooks
 

@@ -82,7 +82,7 @@ class NumberOfNode(Number):
     def reload(self, emit: Emitter) -> str:
         if self.node.meta.get("moved"):
             return super().reload(emit)
-        return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
+        return f"{emit.const(_torch.modes.item)}({emit.graph_output(self.node)})"
 
 
 def largest(op: str, first: int, second: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import any_hook_of_all_modules
+from ..._torch.modules import any_hook_of_all_modules
 from ...errors import BreakGraph
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue

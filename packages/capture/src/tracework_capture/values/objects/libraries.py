@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 
 from ... import _C
-from ..._torch import any_hook_of_all_modules
+from ..._torch.modules import any_hook_of_all_modules
 from ...errors import NotPlain
 from ...guards.classes import defines
 from ...sources import CellContents, Const

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import _C
-from ..._torch import FunctionBase
+from ..._torch.autograd import FunctionBase
 from ...guards.classes import NO_ATTRIBUTE, Stored, defines, find, lookup_class
 from ...sources import ClassAttr, Const
 from .calls import CALLS

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..._torch import DISABLED
+from ..._torch.torch_compile import DISABLED
 from ...polyfills import FOLDED, POLYFILLS, NotComputed
 from ...sources import Const
 from .arguments import checked

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..._torch import CustomOpDef, HigherOrderOperator, OpOverload, patched_by_torch_compile
+from ..._torch.operators import CustomOpDef, HigherOrderOperator, OpOverload
+from ..._torch.torch_compile import patched_by_torch_compile
 from ...atoms import ATOM_TYPES
 from ...sources import (
     IN_OBJECTS,

@@ -103,7 +103,7 @@ def gradients(
     """The node that asks the engine. Where an earlier backward used the history up, the graph ends before that one: eager's engine has
     accumulated some gradients when it comes to what was freed."""
     try:
-        with _torch.plain_engine():
+        with _torch.autograd.plain_engine():
             return frame.graph.call(frame, target, (outputs, inputs), options(given))
     except BreakGraph as stop:
         if "second time" in stop.detail:
@@ -234,7 +234,7 @@ def order_of_arrival(frame: Frame, outputs: list[AbstractTensor], tensors: list[
     ends, places = [output.example for output in outputs], [tensor.example for tensor in tensors]
     handles = [place.register_hook(functools.partial(_note, order, n)) for n, place in enumerate(places)]
     try:
-        with frame.graph.fake_mode, _torch.plain_engine():
+        with frame.graph.fake_mode, _torch.autograd.plain_engine():
             torch.autograd.grad(ends, places, [torch.empty_like(end) for end in ends], retain_graph=True, allow_unused=True)
     except RuntimeError:  # the backward itself says so
         return []
@@ -250,9 +250,9 @@ def _note(order: dict[int, None], place: int, gradient: Any) -> None:
 
 def saved_behind(outputs: list[AbstractTensor]) -> dict[int, tuple[FakeTensor, int]]:
     """What a backward from here reads, with the versions that it has."""
-    nodes = [node for output in outputs for node in _torch.nodes_behind(output.example.grad_fn)]
+    nodes = [node for output in outputs for node in _torch.autograd.nodes_behind(output.example.grad_fn)]
     try:
-        saved = [tensor for node in nodes for tensor in _torch.saved_by(node)]
+        saved = [tensor for node in nodes for tensor in _torch.autograd.saved_by(node)]
     except RuntimeError:  # something was written to since, which the backward itself says
         return {}
     return {id(t): (t, t.storage.version) for t in saved if isinstance(t, FakeTensor)}
@@ -382,7 +382,7 @@ def with_freed_history(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Ten
     """A result whose history a backward inside of the compiled function used up; gradients of its leaves cannot be computed."""
     if tensor._is_view():
         tensor = tensor.detach()  # graphs may run without grad mode, and the history of a view that was made so cannot be set
-    with torch.enable_grad(), _torch.keeping_version(tensor):
+    with torch.enable_grad(), _torch.autograd.keeping_version(tensor):
         result: torch.Tensor = _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
         return result
 

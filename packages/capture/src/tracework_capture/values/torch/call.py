@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import foreach_gives_lists
+from ..._torch.functions import foreach_gives_lists
 from ..number.floats import changes
 from ..objects.controls import MARKED
 from ..objects.function import call_own_code

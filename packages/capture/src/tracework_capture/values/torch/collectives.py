@@ -14,7 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..._torch import function_of_distributed, functional_collective, has_gradient
+from ..._torch.distributed import function_of_distributed, functional_collective
+from ..._torch.operators import has_gradient
 from ...graph.settings import guard_state
 from ...polyfills.collectives import IN_PLACE, facts_of_group, root_in_group, text_of_operation
 from ...sources import Attr, Const, Source

@@ -13,7 +13,9 @@ import numpy
 import torch
 from torch.autograd import forward_ad
 
-from ..._torch import dual_level, enter_autocast, exit_autocast, set_grad_mode
+from ..._torch.autograd import dual_level
+from ..._torch.modes import set_grad_mode
+from ..._torch.settings import enter_autocast, exit_autocast
 from ...errors import BreakGraph
 from ...graph.settings import left
 from ...regions import error_on_graph_break, leave_region

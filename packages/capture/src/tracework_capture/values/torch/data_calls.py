@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from tracework_primops import FakeTensor
 
-from ..._torch import any_autocast
+from ..._torch.settings import any_autocast
 from ...graph.builder import graph_argument
 from ...graph.checks import RANDOM_STATE, fresh_seed
 from ...graph.raises import OF_ATEN

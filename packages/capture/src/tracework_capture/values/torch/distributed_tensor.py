@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..._torch import Placement
+from ..._torch.distributed import Placement
 from ...graph.wrapped import Construct
 from ...polyfills.collectives import distribute_tensor
 from ...sources import Const, Source

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from ... import _C
-from ..._torch import CustomOpDef, OpOverload, OpOverloadPacket, disabled_torch_function, program_of_triton_operator
+from ..._torch.modes import disabled_torch_function
+from ..._torch.operators import CustomOpDef, OpOverload, OpOverloadPacket, program_of_triton_operator
 from ...graph.wrapped import is_wrapper
 from ...guards.addresses import BREAKING
 from ...marks import Mark, mark_of

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 
-from ..._torch import any_autocast
+from ..._torch.settings import any_autocast
 from ...graph.replaced import may_be_replaced, note_replaced
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..plain.rows_operators import EXTREMA

@@ -12,7 +12,8 @@ from torch.nn.utils import rnn
 from tracework_primops import Condition
 
 from ... import _torch
-from ..._torch import failed_check, function_of_custom_operator
+from ..._torch.functions import failed_check
+from ..._torch.operators import function_of_custom_operator
 from ...graph.inputs import mark_stated_conditions
 from ...graph.sizes import RAISED, state
 from ...polyfills.torch_functions import all_checked
@@ -51,7 +52,7 @@ class TorchFunctionValue(KnownFunction):
             found = getattr(self.fn, name)
         except AttributeError as error:
             return frame.raise_new(AttributeError, *error.args)
-        if callable(found) and isinstance(self.fn, (_torch.OpOverloadPacket, _torch.OpOverload)):
+        if callable(found) and isinstance(self.fn, (_torch.operators.OpOverloadPacket, _torch.operators.OpOverload)):
             return torch_function(found)
         return literal(frame, found)
 
@@ -110,7 +111,7 @@ def torch_name(fn: Any) -> str:
 
 def is_of_numbers(fn: object, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a call of an operator of ATen is one of Python's own operators on known numbers, which TorchScript has under that name."""
-    if not args or kwargs or not isinstance(fn, _torch.OpOverloadPacket):
+    if not args or kwargs or not isinstance(fn, _torch.operators.OpOverloadPacket):
         return False
     name: str = fn.__name__
     if getattr(torch.ops.aten, name, None) is not fn or not (hasattr(operator, name) or hasattr(math, name) or name == "div"):
@@ -120,7 +121,7 @@ def is_of_numbers(fn: object, args: list[Value], kwargs: dict[str, Value]) -> bo
 
 def metadata_operator(fn: Any) -> str | None:
     """The name of the method that an operator of ATen is, where that turns its tensor into another one."""
-    if not isinstance(fn, (_torch.OpOverload, _torch.OpOverloadPacket)):
+    if not isinstance(fn, (_torch.operators.OpOverload, _torch.operators.OpOverloadPacket)):
         return None
     name = fn.__name__.partition(".")[0]
     return name if name in TURNING_METHODS and getattr(torch.ops.aten, name) is getattr(fn, "overloadpacket", fn) else None
@@ -149,18 +150,18 @@ def default_device(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     return fold(frame, torch.get_default_device, args, kwargs)
 
 
-@call(_torch.arguments_of_to)
+@call(_torch.modules.arguments_of_to)
 def parse_to(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What Module.to's arguments mean; of a tensor only its dtype and its device count."""
     if frame.modes.function_modes:
-        return dispatch(frame, RowValue(_torch.arguments_of_to, parse_to), args, kwargs)
+        return dispatch(frame, RowValue(_torch.modules.arguments_of_to, parse_to), args, kwargs)
 
     def like(value: Value) -> Any:
         example = value.example if isinstance(value, TensorValue) else None
         return force_plain(frame, value) if example is None else torch.empty(0, dtype=example.dtype, device=example.device)
 
     given = [like(a) for a in args]
-    return fold_literal(frame, _torch.arguments_of_to, *given, **{k: like(v) for k, v in kwargs.items()})
+    return fold_literal(frame, _torch.modules.arguments_of_to, *given, **{k: like(v) for k, v in kwargs.items()})
 
 
 def always(obj: bool | None) -> Handler:
@@ -177,18 +178,18 @@ for _query, _answer in {
     torch.compiler.is_dynamo_compiling: True,
     torch.compiler.is_exporting: False,
     torch.backends.mha.get_fastpath_enabled: False,  # its fused layers fix symbolic sizes and hide what can be fused
-    _torch.log_api_usage_once: None,
-    _torch.jit_is_scripting: False,
+    _torch.modules.log_api_usage_once: None,
+    _torch.modes.jit_is_scripting: False,
     torch.jit.is_scripting: False,  # type: ignore[attr-defined]
     "torch._dynamo.external_utils.is_compiling": True,
 }.items():
     call(_query, policy=Policy.EVALUATED)(always(_answer))
 
 
-@call(_torch.torch_assert)
+@call(_torch.functions.torch_assert)
 def assert_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(args[0], TensorValue):
-        return call_torch(frame, _torch.assert_async, [args[0]], {}) and NONE
+        return call_torch(frame, _torch.functions.assert_async, [args[0]], {}) and NONE
     if isinstance(args[0], SymNumber) or not args[0].truth(frame):
         message = force_plain(frame, args[1]) if len(args) > 1 else ""
         return NONE if args[0].truth(frame) else frame.raise_new(AssertionError, message)
@@ -230,10 +231,12 @@ for _name, _error in {
     "_check_not_implemented": NotImplementedError,
 }.items():
     call(getattr(torch, _name))(check_row(_error))
-call(_torch.assert_scalar)(check_row(RuntimeError))  # what torch.export makes of torch._check and of the ranges of sizes
+call(_torch.functions.assert_scalar)(
+    check_row(RuntimeError)
+)  # what torch.export makes of torch._check and of the ranges of sizes
 
 
-@call(_torch.check_with)
+@call(_torch.functions.check_with)
 def check_with(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
     error, condition = given.pop("error_type"), given["cond"]
@@ -245,7 +248,7 @@ def check_with(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
     return NONE
 
 
-@call(_torch.check_tensor_all_with)
+@call(_torch.functions.check_tensor_all_with)
 def check_tensor_all_with(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
     condition = given["cond"]
@@ -254,7 +257,7 @@ def check_tensor_all_with(frame: Frame, args: list[Value], kwargs: dict[str, Val
     return traced(all_checked)(frame, [], given)
 
 
-@call(_torch.check_is_size)
+@call(_torch.functions.check_is_size)
 def check_is_size(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return check_row(RuntimeError)(frame, [compare(frame, ">=", args[0], ConstantValue(0)), *args[1:2]], {})
 
@@ -265,7 +268,7 @@ def inference_mode_enabled(frame: Frame, args: list[Value], kwargs: dict[str, Va
     return ConstantValue(blocks[-1] if blocks else torch.is_inference_mode_enabled())
 
 
-@call(_torch.shape_as_tensor)
+@call(_torch.functions.shape_as_tensor)
 def shape_as_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return CALLS[torch.tensor].handler(frame, [args[0].getattr(frame, "shape")], {"dtype": ConstantValue(torch.int64)})
 
@@ -339,9 +342,9 @@ def size_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
     return TupleValue(iterate_all(frame, args[0]) if args else [], cls=torch.Size)
 
 
-@call(_torch.set_grad_mode)
+@call(_torch.modes.set_grad_mode)
 def set_grad_enabled(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return frame.graph.call(frame, _torch.set_grad_mode, (force_plain(frame, args[0]),))
+    return frame.graph.call(frame, _torch.modes.set_grad_mode, (force_plain(frame, args[0]),))
 
 
 @call(torch.broadcast_shapes)
@@ -352,7 +355,7 @@ def broadcast_shapes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
 breaks("random_state", torch.initial_seed, within="torch")
 breaks("random_state", torch.cuda.manual_seed, torch.cuda.manual_seed_all, within="torch.cuda")
 breaks("tensor_to_python", torch.equal, torch.allclose, torch.is_nonzero, within="torch")
-breaks("packed_sequence", *_torch.PACKED_SEQUENCES, within="torch")
+breaks("packed_sequence", *_torch.functions.PACKED_SEQUENCES, within="torch")
 breaks("packed_sequence", rnn.pack_padded_sequence, rnn.pad_packed_sequence, within="torch.nn.utils.rnn")
 breaks("serialization", torch.save, torch.load, within="torch")
 breaks("call_unknown", torch.cuda.synchronize, torch.cuda.empty_cache, within="torch.cuda")

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..._torch import NATIVE_NAMESPACES, VF, OpOverload, OpOverloadPacket, operator_names, present
+from ..._torch.functions import present
+from ..._torch.operators import NATIVE_NAMESPACES, VF, OpOverload, OpOverloadPacket, operator_names
 
 SCALED = "scaled_mm scaled_grouped_mm _expand_single_value _enum_list_as_int_list _list_or_empty"
 """Functions that take members of TORCH_ENUMS, which are no arguments of nodes, and what they call."""

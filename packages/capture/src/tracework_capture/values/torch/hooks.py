@@ -79,7 +79,7 @@ class MakeHook(NodeTarget):
         self.module, self.count = weakref.ref(module), count
 
     def __call__(self) -> Any:
-        hook = _torch.backward_hook(cast(torch.nn.Module, self.module()))
+        hook = _torch.modules.backward_hook(cast(torch.nn.Module, self.module()))
         if self.count is not None:
             hook.setup_input_hook((None,) * self.count)
         return hook
@@ -147,7 +147,7 @@ class ModuleHooks:
             count = self.arguments if method == "setup_output_hook" else None
             self.node = as_it_is(frame, MakeHook(self.module.obj, count), (), None)
         nodes = tuple(v.as_graph_arg(frame) for v in tensors.values())
-        example = frame.graph.run_on_fakes(frame, _torch.through_backward_hook, nodes, {}, "call_function")
+        example = frame.graph.run_on_fakes(frame, _torch.modules.through_backward_hook, nodes, {}, "call_function")
         node = as_it_is(frame, PassThrough(method, tuple(tensors), len(values)), (self.node, *nodes), example)
         passed = frame.graph.wrap_result(frame, node, example).unpack(frame)
         found = dict(zip(tensors, passed))
@@ -186,10 +186,10 @@ def guard_table(frame: Frame, source: Source, table: dict[Any, Any], kind: str, 
 
 def break_at_old_hooks(frame: Frame, module: AbstractModule) -> None:
     """Breaks the graph where hooks were registered by register_backward_hook; what was looked at is guarded."""
-    own, shared = module.obj._is_full_backward_hook, _torch.hooks_of_all_modules_are_full()
+    own, shared = module.obj._is_full_backward_hook, _torch.modules.hooks_of_all_modules_are_full()
     frame.guard("CONSTANT", InstanceAttr(module.source, "_is_full_backward_hook"), own)
     frame.guard("CONSTANT", Attr(TORCH_MODULE, "_global_is_full_backward_hook"), shared)
-    if _torch.has_old_hooks(module.obj):
+    if _torch.modules.has_old_hooks(module.obj):
         frame.break_graph(
             "hook", f"{module.cls.__name__} has hooks of register_backward_hook; register_full_backward_hook replaces it"
         )
@@ -197,7 +197,7 @@ def break_at_old_hooks(frame: Frame, module: AbstractModule) -> None:
 
 def warn_in_call(frame: Frame, text: str) -> None:
     """What Module.__call__ warns of: for its own line, in which its inner function is called."""
-    code = _torch.module_call.__code__
+    code = _torch.modules.module_call.__code__
     places = [i.positions for i in dis.get_instructions(code) if i.argval == "inner"]
     line = max(p.lineno for p in places if p is not None and p.lineno)
     warn = functools.partial(warn_at, vars(torch_module), code.co_filename, line)
@@ -519,7 +519,7 @@ class EnterSavedHooks(NodeTarget):
         self.make = make
 
     def __call__(self) -> Any:
-        return _torch.enter_saved_hooks(self.make())
+        return _torch.autograd.enter_saved_hooks(self.make())
 
 
 def under_hooks(cls: Any, args: list[Value], kwargs: dict[str, Value], make: Callable[[], Any]) -> ContextValue:
@@ -534,7 +534,7 @@ def under_hooks(cls: Any, args: list[Value], kwargs: dict[str, Value], make: Cal
         yield None
         for node in inside.nodes():
             node.meta["data_dependent"] = True
-        as_it_is(frame, _torch.leave_saved_hooks, (entered,), None)
+        as_it_is(frame, _torch.autograd.leave_saved_hooks, (entered,), None)
 
     return ContextValue(cls, block, args, kwargs)
 

@@ -8,7 +8,7 @@ import torch
 from torch import fx
 from tracework_primops import FakeTensor
 
-from ..._torch import neg_view
+from ..._torch.functions import neg_view
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
 from ..protocol.value import Frame

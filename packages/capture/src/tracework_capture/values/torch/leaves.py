@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import without_dispatch
+from ..._torch.modes import without_dispatch
 from ...sources import Attr
 from ..protocol.kinds import AbstractTensor
 from ..protocol.value import Frame

@@ -143,7 +143,9 @@ def is_read_behind(example: bool | tuple[FakeTensor, ...] | FakeTensor, leaf: Fa
     if not isinstance(example, torch.Tensor) or example.grad_fn is None or is_freed(example):
         return False
     try:
-        return any(saved is leaf for node in _torch.nodes_behind(example.grad_fn) for saved in _torch.saved_by(node))
+        return any(
+            saved is leaf for node in _torch.autograd.nodes_behind(example.grad_fn) for saved in _torch.autograd.saved_by(node)
+        )
     except RuntimeError:  # something that was saved has been written to
         return True
 
@@ -226,7 +228,7 @@ def set_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value],
     if (old.dtype, old.device) != (new.dtype, new.device) or old.requires_grad or new.requires_grad or self.of_inference:
         return frame.break_graph("side_effect_unknown", f"Tensor.{name} of tensors of another kind, or with history")
     made: Any = frame.graph.call(frame, getattr, (source, "data"))
-    frame.graph.plain_node(frame, _torch.set_version, (made.node, old._version + 1))  # writes are counted on
+    frame.graph.plain_node(frame, _torch.tensors.set_version, (made.node, old._version + 1))  # writes are counted on
     self.node, self.example = made.node, made.example
     remember(frame, self)
     return self

@@ -11,7 +11,7 @@ from torch.nn.modules import module as torch_module
 from torch.nn.modules.lazy import LazyModuleMixin
 from tracework_primops import FakeTensor
 
-from ..._torch import always_called_hooks_of_all_modules, arguments_of_to, module_call, wrapped_module_call
+from ..._torch.modules import always_called_hooks_of_all_modules, arguments_of_to, module_call, wrapped_module_call
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...plan import Again
 from ...sources import DictValueAt, InstanceAttr, InstanceDict, ModuleEntry, Source

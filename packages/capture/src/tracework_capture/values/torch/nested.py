@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import NESTED, jagged_example, jagged_functions
+from ..._torch.tensors import NESTED, jagged_example, jagged_functions
 from ...graph.inputs import check_guesses
 from ...graph.wrapped import Asked
 from ..protocol.calls import call, method

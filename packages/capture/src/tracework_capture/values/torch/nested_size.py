@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import is_nested_size
+from ..._torch.tensors import is_nested_size
 from ..number.symint import size_value
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import present
+from ..._torch.functions import present
 from ...polyfills.torch_numbers import EXACT, WIDE
 from ..number.floats import FloatValue
 from ..plain.sequence import SequenceValue, TupleValue

@@ -22,7 +22,7 @@ def foreign_tensor(frame: Frame, obj: torch.Tensor, source: Source, why: tuple[s
         """the tensor is one that no graph holds"""
         if type(value) is not cls or cls is torch.Tensor and why_foreign(value) is None:
             return False
-        return asked == (overrides_torch_function(cls) and _torch.torch_functions_are_on())
+        return asked == (overrides_torch_function(cls) and _torch.modes.torch_functions_are_on())
 
     frame.guard("PREDICATE", source, is_foreign)
     return ForeignTensor(obj, source, why, asked)
@@ -30,7 +30,7 @@ def foreign_tensor(frame: Frame, obj: torch.Tensor, source: Source, why: tuple[s
 
 def overrides_torch_function(cls: Any) -> bool:
     """Whether functions of torch hand calls with tensors of this class to it."""
-    return cls.__torch_function__ not in (torch.Tensor.__torch_function__, _torch.disabled_torch_function)
+    return cls.__torch_function__ not in (torch.Tensor.__torch_function__, _torch.modes.disabled_torch_function)
 
 
 def why_foreign(tensor: torch.Tensor) -> tuple[str, ...] | None:
@@ -39,7 +39,7 @@ def why_foreign(tensor: torch.Tensor) -> tuple[str, ...] | None:
         return "tensor_layout", f"a tensor of layout {tensor.layout}"
     if tensor.is_nested:
         return "tensor_layout", "a nested tensor"
-    if _torch.is_of_a_transform(tensor):
+    if _torch.autograd.is_of_a_transform(tensor):
         return "tensor_layout", "what a transform of torch.func made of a tensor, without memory of its own"
     if tensor._is_zerotensor():
         return "tensor_layout", "zeros without memory, as some gradients of gradients are"

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch.optim import optimizer as torch_optimizer
 
-from ..._torch import (
+from ..._torch.modules import (
     group_tensors_by_device_and_dtype,
     group_tensors_of_optimizer,
     value_in_optimizer,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ... import _torch
-from ..._torch import torch_functions_on
+from ..._torch.modes import torch_functions_on
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..number.deferred import DeferredValue
@@ -270,7 +270,7 @@ def dispatch_function(frame: Frame, function: Value, args: Sequence[Value], kwar
     """A call of a function in torch's namespaces with such arguments, or under a mode."""
     fn = function.real()
     reason, what = reason_of(frame), "under a mode" if frame.modes.function_modes else "of a subclass"
-    if isinstance(fn, (_torch.OpOverload, _torch.OpOverloadPacket)):
+    if isinstance(fn, (_torch.operators.OpOverload, _torch.operators.OpOverloadPacket)):
         return frame.break_graph(reason, f"{fn} {what}")
     if not isinstance(fn, types.BuiltinFunctionType) and not is_listed(frame, fn):
         if not redispatches(fn):
@@ -320,7 +320,7 @@ def is_listed(frame: Frame, fn: Callable[..., Any]) -> bool:
 @functools.cache
 def makers() -> frozenset[Callable[..., Any]]:
     """Functions without a tensor among their arguments that ask modes."""
-    return frozenset({torch.device, *_torch.device_constructors()})
+    return frozenset({torch.device, *_torch.modes.device_constructors()})
 
 
 @functools.cache
@@ -408,7 +408,7 @@ def at_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def has_device_context() -> bool:
     """Whether the bottom of the stack is the mode of a default device, the only one that is left there while tracing."""
-    return _torch.function_mode_count() > 0
+    return _torch.modes.function_mode_count() > 0
 
 
 def mode_count(frame: Frame) -> int:
@@ -445,13 +445,13 @@ def dispatch_state_row(answer: Callable[[Modes], bool]) -> Handler:
 
 calls(
     {
-        _torch.push_function_mode: push_row,
-        _torch.pop_function_mode: pop_row,
-        _torch.function_mode_count: lambda frame, args, kwargs: ConstantValue(mode_count(frame)),
-        _torch.function_mode_at: at_row,
-        _torch.function_modes_are_on: lambda frame, args, kwargs: ConstantValue(mode_count(frame) > 0),
-        _torch.torch_functions_are_on: dispatch_state_row(lambda modes: not modes.subclass_functions_off),
-        _torch.all_torch_functions_are_off: dispatch_state_row(lambda modes: modes.all_functions_off > 0),
+        _torch.modes.push_function_mode: push_row,
+        _torch.modes.pop_function_mode: pop_row,
+        _torch.modes.function_mode_count: lambda frame, args, kwargs: ConstantValue(mode_count(frame)),
+        _torch.modes.function_mode_at: at_row,
+        _torch.modes.function_modes_are_on: lambda frame, args, kwargs: ConstantValue(mode_count(frame) > 0),
+        _torch.modes.torch_functions_are_on: dispatch_state_row(lambda modes: not modes.subclass_functions_off),
+        _torch.modes.all_torch_functions_are_off: dispatch_state_row(lambda modes: modes.all_functions_off > 0),
         # where Python code of torch is traced that asks these
         torch.overrides.has_torch_function: has_function_row,
         torch.overrides.has_torch_function_unary: has_function_row,

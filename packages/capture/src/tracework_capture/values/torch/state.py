@@ -16,7 +16,8 @@ import torch
 import torch.nn.attention
 
 from ... import _torch
-from ..._torch import FLAG_FUNCTIONS, FLAGS, SETTINGS, device_is_set_for_good, select_attention_kernels
+from ..._torch.modes import device_is_set_for_good
+from ..._torch.settings import FLAG_FUNCTIONS, FLAGS, SETTINGS, select_attention_kernels
 from ...graph.settings import guard_state
 from ...guards.kinds import STATES
 from ..plain.mapping import dict_of
@@ -160,12 +161,12 @@ def one(value: Any) -> tuple[Any]:
 QUERIES: dict[Any, str | None] = {
     **{read: name for name, (read, _) in FLAG_FUNCTIONS.items()},
     torch.get_float32_matmul_precision: "float32_matmul_precision",
-    _torch.deterministic_warns_only: "deterministic_warn_only",
+    _torch.settings.deterministic_warns_only: "deterministic_warn_only",
     torch.get_autocast_dtype: "autocast",
     torch.get_autocast_cpu_dtype: "autocast",
     torch.get_autocast_gpu_dtype: "autocast",
     torch.is_autocast_cache_enabled: "autocast",
-    _torch.any_autocast: "autocast",
+    _torch.settings.any_autocast: "autocast",
     torch.cuda.is_initialized: "cuda_initialized",
     torch.cuda.get_device_capability: "cuda_device",
     torch.cuda.current_device: "cuda_device",
@@ -174,15 +175,15 @@ QUERIES: dict[Any, str | None] = {
     "torch.onnx.is_in_onnx_export": "onnx_export",
     "torch.fx._symbolic_trace.is_fx_tracing": "fx_tracing",
     "torch.fx._symbolic_trace.is_fx_symbolic_tracing": "fx_tracing",
-    _torch.under_fx_tracing: "fx_tracing",
+    _torch.modes.under_fx_tracing: "fx_tracing",
     **dict.fromkeys(
         (
             *(torch.is_grad_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled, torch.get_num_threads),
             *(torch.is_autocast_enabled, torch.is_autocast_cpu_enabled, torch.amp.is_autocast_available),
             *(torch.jit.is_tracing, torch.cuda.is_available, torch.cuda.device_count),  # type: ignore[attr-defined]
             *(torch.backends.mps.is_available, torch.backends.cudnn.is_available, torch.backends.mkldnn.is_available),
-            *(torch.backends.mkl.is_available, torch.distributed.is_available, *_torch.QUERIES),
-            *(torch.finfo, torch.iinfo, torch.promote_types, torch.can_cast, torch.is_storage, _torch.device_index),
+            *(torch.backends.mkl.is_available, torch.distributed.is_available, *_torch.settings.QUERIES),
+            *(torch.finfo, torch.iinfo, torch.promote_types, torch.can_cast, torch.is_storage, _torch.modes.device_index),
         )
     ),
 }

@@ -17,7 +17,8 @@ from torch import fx
 from tracework_primops import FakeTensor
 
 from ... import _torch
-from ..._torch import as_subclass, make_subclass
+from ..._torch.modes import as_subclass
+from ..._torch.tensors import make_subclass
 from ...graph.regions import leaf
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.guard import TensorFacts
@@ -181,7 +182,7 @@ def default_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
     return converted(frame, found, cls)
 
 
-@call(_torch.disabled_torch_function, binds=False)
+@call(_torch.modes.disabled_torch_function, binds=False)
 def disabled_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._disabled_torch_function_impl(func, types, args=(), kwargs=None), what super().__torch_function__ is of a class with a
     __torch_dispatch__: results are as they are."""
@@ -239,14 +240,14 @@ def make_subclass_row(frame: Frame, args: list[Value], kwargs: dict[str, Value])
     return of_class(frame, made, cls)
 
 
-@manager(_torch.torch_functions_off)
+@manager(_torch.modes.torch_functions_off)
 def functions_off_block(frame: Frame, manager: ContextValue) -> Blocks:
     """torch._C.DisableTorchFunctionSubclass()"""
     with functions_off(frame):
         yield None
 
 
-@manager(_torch.all_torch_functions_off)
+@manager(_torch.modes.all_torch_functions_off)
 def all_functions_off_block(frame: Frame, manager: ContextValue) -> Blocks:
     """torch._C.DisableTorchFunction(), which switches modes off, too"""
     modes = frame.modes

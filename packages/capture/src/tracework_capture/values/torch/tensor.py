@@ -16,7 +16,7 @@ from torch import fx
 from tracework_primops import FakeTensor
 
 from ... import _C
-from ..._torch import MODULE_OF_TENSOR
+from ..._torch.tensors import MODULE_OF_TENSOR
 from ...atoms import NUMPY_NUMBERS
 from ...errors import BreakGraph
 from ...graph.constant_data import data_of_numbers, known_tensor

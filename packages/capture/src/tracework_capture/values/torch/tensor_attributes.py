@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..._torch import TENSORS_HAVE_NAMES
+from ..._torch.tensors import TENSORS_HAVE_NAMES
 from ...sources import Attr
 from ..number.symint import size_value
 from ..plain.sequence import NONE, SequenceValue, TupleValue

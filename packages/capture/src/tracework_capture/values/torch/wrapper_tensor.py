@@ -17,7 +17,9 @@ from tracework_primops.fake.convert import scaled_strides
 from tracework_primops.fake.distributed import open_distributed_sizes
 
 from ... import _C
-from ..._torch import NESTED, is_distributed_tensor, jagged_example, torch_functions_are_on, torch_functions_off
+from ..._torch.distributed import is_distributed_tensor
+from ..._torch.modes import torch_functions_are_on, torch_functions_off
+from ..._torch.tensors import NESTED, jagged_example
 from ...dims import DimMarks, marks_of
 from ...errors import BreakGraph
 from ...graph.distributed import Masks, fix_sizes

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import fx
 
-from ...._torch import SingleLevelFunction
+from ...._torch.autograd import SingleLevelFunction
 from ....graph.regions import AutogradCall, BatchedHalf, Halves, Outlined, Placed, WithoutGradient
 from ....guards.classes import lookup_class
 from ...objects.class_value import ClassValue

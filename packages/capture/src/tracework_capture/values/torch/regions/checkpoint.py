@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
-from ...._torch import call_of_checkpointed
+from ...._torch.autograd import call_of_checkpointed
 from ....sources import Const
 from ...protocol.calls import call
 from ...protocol.constant import force_plain

@@ -17,7 +17,7 @@ from torch import fx
 from tracework_primops import FakeTensor
 from tracework_primops.symbols.layout import contiguous_strides
 
-from ...._torch import cond_op, map_steps, scan, while_loop
+from ...._torch.operators import cond_op, map_steps, scan, while_loop
 from ....graph.constant_data import known_tensor
 from ....graph.operators import ArgumentSize, ResultFacts, traced_operator
 from ....graph.regions import Placed

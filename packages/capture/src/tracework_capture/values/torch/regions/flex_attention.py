@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from tracework_primops import attended, with_laid_out_gradient
 
-from ...._torch import HigherOrderOperator
+from ...._torch.operators import HigherOrderOperator
 from ....polyfills.torch_functions import before_change, cast_first
 from ....sources import Source
 from ...objects.existing import wrap_object

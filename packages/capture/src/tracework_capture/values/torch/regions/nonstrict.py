@@ -70,7 +70,7 @@ class Parts:
             items = {plain(key): self.take(item) for key, item in value.all_items(self.frame)}
             kind = value.python_type()
             return lambda leaves: kind((key, build(leaves)) for key, build in items.items())
-        row = _torch.pytree_row(value.python_type())
+        row = _torch.functions.pytree_row(value.python_type())
         if row is not None:
             return self.registered(value, *row)
         try:
@@ -138,7 +138,7 @@ class _Replacing(torch.overrides.TorchFunctionMode):
         self.other = other
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = _torch.tree_map_only(torch.Tensor, self.other, (args, kwargs or {}))
+        args, kwargs = _torch.functions.tree_map_only(torch.Tensor, self.other, (args, kwargs or {}))
         return func(*args, **kwargs)
 
 
@@ -190,7 +190,7 @@ class Target:
             setattr(holder, f"m{i}", module)
             tensors.update({f"m{i}.{name}": leaves[number] for name, number in numbers.items()})
         found = torch.func.functional_call(holder, tensors, (lambda: self.call(leaves),)) if tensors else self.call(leaves)
-        flat, self.result = _torch.pytree_flatten(found)
+        flat, self.result = _torch.functions.pytree_flatten(found)
         return tuple(flat)
 
     def call(self, leaves: tuple[Any, ...]) -> Any:
@@ -210,7 +210,7 @@ def together(frame: Frame, spec: Any, leaves: Iterator[Value]) -> Value:
         return TupleValue(children, cls=spec.type)
     if spec.type is dict:
         return dict_of(frame, [(ConstantValue(key), child) for key, child in zip(spec.context, children)])
-    row = _torch.pytree_row(spec.type)
+    row = _torch.functions.pytree_row(spec.type)
     if row is None:
         frame.break_graph("call_unknown", f"a result of type {spec.type.__qualname__}")
     return frame.wrap(row[1], _const(row[1])).call(frame, [ListValue(children), frame.constant(spec.context)], {})

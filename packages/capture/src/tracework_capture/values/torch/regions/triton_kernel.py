@@ -6,7 +6,7 @@ import itertools
 import types
 from typing import Any
 
-from ...._torch import wrap_triton
+from ...._torch.operators import wrap_triton
 from ....errors import NotPlain
 from ....graph.kernels import Launch, operator_of, python_function
 from ....sources import Source
