@@ -26,6 +26,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from tracework_capture import DynamicDimError
+from tracework_capture.guards.kinds import STATES
 from tracework_primops.fake.distributed import open_distributed_sizes
 from tracework_runtime import counters
 
@@ -264,6 +265,44 @@ def loss_in_parts() -> None:
         check([losses[1], e.grad], [losses[0], d.grad], f"a loss, within {within}")
 
 
+def loss_inside() -> None:
+    """A block of loss_parallel() in the compiled function is part of its graph; a backward in it breaks that, as every backward to DTensors."""
+
+    def loss(d: Any, target: torch.Tensor) -> torch.Tensor:
+        with loss_parallel():
+            return F.cross_entropy(d * 2, target)
+
+    def step(d: Any, target: torch.Tensor) -> torch.Tensor:
+        with loss_parallel():
+            found = F.cross_entropy(d * 2, target)
+            found.backward()
+        return found.detach()
+
+    target, handlers = torch.tensor([0, 2, 4, 1]), STATES["handlers_of_distributed"]()
+    for f in (loss, step):
+        plain, compiled = data(Shard(1)), data(Shard(1))
+        results = [f(plain, target), tracework.compile(f, fullgraph=f is loss)(compiled, target)]
+        for result in results if f is loss else ():
+            with loss_parallel():
+                result.backward()
+        check([results[1], compiled.grad], [results[0], plain.grad], f"a loss of its own block, {f.__name__}")
+        assert STATES["handlers_of_distributed"]() == handlers
+
+
+def leaves_of_two_kinds() -> None:
+    """A backward in the compiled function, to a DTensor and a plain tensor."""
+
+    def step(d: Any, weight: torch.Tensor) -> None:
+        (d.to_local().sin() * weight).sum().backward()
+
+    grads = []
+    for f in (step, tracework.compile(step)):
+        d, weight = data(Shard(0)), torch.ones(2, 6, requires_grad=True)
+        f(d, weight)
+        grads.append([d.grad, weight.grad])
+    check(grads[1], grads[0], "leaves of two kinds")
+
+
 def whole_of(tensor: torch.Tensor) -> DTensor:
     return distribute_tensor(tensor, MESH, [Replicate()], src_data_rank=None)
 
@@ -285,6 +324,8 @@ def compare(rank: int, store: str) -> None:
     if open_distributed_sizes():
         marked()
     loss_in_parts()
+    loss_inside()
+    leaves_of_two_kinds()
     compiled = tracework.compile(rows_by_size, fullgraph=True)
     for rows in (4, 6, 8):
         check(run(compiled, Shard(0), rows), run(rows_by_size, Shard(0), rows), f"{rows} rows")

@@ -1,7 +1,8 @@
 """The only file of this package that touches private torch names; each is wrapped under our own name."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -147,6 +148,14 @@ def enters_autocast(node: torch.fx.Node) -> bool:
 def leaves_autocast(node: torch.fx.Node) -> bool:
     """Whether a captured node ends a block of autocast."""
     return node.target is torch.amp.autocast_mode._exit_autocast
+
+
+def as_in_losses(graph: torch.fx.Graph) -> AbstractContextManager[object]:
+    """A block for the backward of a captured graph. Where that has a block of loss_parallel() it is one, too: eager's backward of what was
+    computed there raises outside of one."""
+    losses: Any = sys.modules.get("torch.distributed.tensor.parallel.loss")
+    within = losses is not None and any(node.target is losses._disable_custom_loss_ops for node in graph.nodes)
+    return losses.loss_parallel() if within else nullcontext()
 
 
 def leave_modes(records: bool, entered: Iterable[Any]) -> None:

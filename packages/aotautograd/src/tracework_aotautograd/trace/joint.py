@@ -759,7 +759,7 @@ class Trace:
             slot: leaf for slot, leaf in wanted.items() if leaf is self.values[slot] and _torch.has_hooks(self.examples[slot])
         }
         try:
-            with _torch.without_autocast(), order_of_arrival(hooked) as order:
+            with _torch.without_autocast(), _torch.as_in_losses(self.gm.graph), order_of_arrival(hooked) as order:
                 grads = gradients_at(
                     [*targets, *([edges[place]] for place in flowing), *([edge] for edge in taken.values())],
                     [edges[place] for place in roots],

@@ -2,7 +2,7 @@
 
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -64,6 +64,20 @@ def handlers_of_distributed() -> int:
     """How many operators of DTensors are replaced; loss_parallel() replaces some."""
     api: Any = sys.modules.get("torch.distributed.tensor._api")
     return 0 if api is None else len(api.DTensor._op_dispatcher._custom_op_handlers)
+
+
+def losses_in_parts() -> bool:
+    """Whether a block of loss_parallel() is entered, in which losses are computed of logits as they are shared."""
+    losses: Any = sys.modules.get("torch.distributed.tensor.parallel.loss")
+    api: Any = sys.modules.get("torch.distributed.tensor._api")
+    return losses is not None and losses.customized_loss_ops.keys() <= api.DTensor._op_dispatcher._custom_op_handlers.keys()
+
+
+def loss_switch(on: bool) -> Callable[[], None]:
+    """What torch calls where such a block begins, or ends."""
+    losses: Any = sys.modules["torch.distributed.tensor.parallel.loss"]
+    switch: Callable[[], None] = losses._enable_custom_loss_ops if on else losses._disable_custom_loss_ops
+    return switch
 
 
 def sets_generators(tensor: Any) -> bool:

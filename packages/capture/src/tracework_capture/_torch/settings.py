@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from .distributed import loss_switch, losses_in_parts
 from .modes import default_device
 
 any_autocast = torch._C._is_any_autocast_enabled
@@ -78,6 +79,7 @@ FLAGS = {n: (_unless_mixed(read) if n in _MAY_BE_MIXED else read, write) for n, 
 SETTINGS = FLAGS | {
     "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "default_device": (default_device, torch.set_default_device),
+    "losses_in_parts": (losses_in_parts, lambda on: loss_switch(on)()),
 }
 """Settings that captured code may change."""
 

@@ -145,6 +145,8 @@ def backward(frame: Frame, given: dict[str, Value | None]) -> Value:
     outputs = tensors_of(frame, given["tensors"])
     if histories_outside(frame):
         return frame.break_graph("call_unknown", "backward through history from outside the captured part")
+    if given["inputs"] is None:
+        refuse_wrapper_leaves(frame)
     leaves = tensors_of(frame, given["inputs"]) if given["inputs"] is not None else leaves_of(frame)
     retaining = [v for v in distinct(frame) if v.retains_grad and v.node is not None]
     if given["inputs"] is not None and retaining or any(not t.is_leaf() for t in leaves):
@@ -182,6 +184,13 @@ def leaves_of(frame: Frame) -> list[AbstractTensor]:
     """Every tensor that a gradient may accumulate into."""
     known = [v for v in distinct(frame) if v.node is not None and v.example.requires_grad]
     return [v for v in known if (is_new_leaf(v.example) if v.obj is None else v.is_leaf())]
+
+
+def refuse_wrapper_leaves(frame: Frame) -> None:
+    """What is taken apart has its gradient outside of the graph alone."""
+    for value in frame.graph.wrapper_values.values():
+        if value.obj is not None and value.obj.requires_grad:
+            frame.break_graph("tensor_subclass", f"backward to {value.describe()}")
 
 
 def distinct(frame: Frame) -> list[AbstractTensor]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..._torch.distributed import Placement
+from ..._torch.distributed import Placement, loss_switch, losses_in_parts
 from ...graph.wrapped import Construct
 from ...polyfills.collectives import distribute_tensor
 from ...sources import Const, Source
@@ -20,9 +20,11 @@ from ..protocol.constant import ConstantValue, fold, literal
 from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps_named
 from .collectives import guard_groups, wrap_group
-from .wrapper_tensor import WrapperTensorValue, argument
+from .context import Blocks, ContextValue
+from .wrapper_tensor import WrapperTensorValue, argument, guard_handlers
 
 API = "torch.distributed.tensor._api"
+PARALLEL = "torch.distributed.tensor.parallel"
 PLACEMENTS = "torch.distributed.tensor.placement_types"
 
 
@@ -115,3 +117,21 @@ def attribute(name: str) -> Handler:
 
 for _name in ("device_mesh", "placements"):
     call(f"{API}.DTensor.{_name}", policy=Policy.EVALUATED)(attribute(_name))
+
+
+@call(f"{PARALLEL}.loss.loss_parallel")
+def loss_parallel(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """loss_parallel()"""
+    return ContextValue(sys.modules[f"{PARALLEL}.loss"].loss_parallel, loss_block, args, kwargs)
+
+
+def loss_block(frame: Frame, manager: ContextValue) -> Blocks:
+    """A block in which losses are computed of logits as they are shared, entered for real while tracing: nodes are what torch calls where it
+    begins and ends. Of a block in another one eager raises where the outer one ends."""
+    if losses_in_parts():
+        frame.break_graph("context_unknown", "loss_parallel() inside of loss_parallel()")
+    guard_handlers(frame)
+    frame.modes.states_written.setdefault("losses_in_parts", False)
+    frame.graph.plain_node(frame, loss_switch(True), ())
+    yield None
+    frame.graph.plain_node(frame, loss_switch(False), ())

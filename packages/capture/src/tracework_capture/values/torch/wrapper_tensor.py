@@ -366,6 +366,11 @@ def meet_distributed(frame: Frame, example: Any) -> None:
             fix_sizes(frame)
         if any(type(size) is not int for size in example.shape):
             frame.break_graph("tensor_subclass", "a DTensor with a size that changes")
+    guard_handlers(frame)
+
+
+def guard_handlers(frame: Frame) -> None:
+    """What operators of distributed tensors are depends on what replaces them where the frame begins."""
     if frame.graph.masks is None:
         frame.graph.masks = Masks()
         guard_state(frame, "handlers_of_distributed")
