@@ -28,7 +28,7 @@ from rich.table import Table
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Replicate
+from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -186,7 +186,11 @@ class Training:
 
     def __init__(self, model: Any, batches: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         self.model, self.batches = model, batches
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        distributed, plain = [], []
+        for parameter in model.parameters():
+            (distributed if isinstance(parameter, DTensor) else plain).append(parameter)
+        groups = [{"params": found} for found in (distributed, plain) if found]  # torch's foreach kernels take one kind at a time
+        self.optimizer = torch.optim.AdamW(groups, lr=1e-3)
         self.steps = 0
 
     def __call__(self) -> torch.Tensor:
@@ -304,29 +308,29 @@ def loads() -> int:
     return runtime.counters().get("load", 0) if runtime else 0
 
 
-def rank_of(rank: int, job: dict[str, Any], folder: str) -> None:
-    """One process of a job; the first one writes its result."""
-    os.environ.update(settings_of(Path(folder)))
+def rank_of(rank: int, job: dict[str, Any], meeting: str, caches: Path) -> None:
+    """One process of a job; the first one writes its result into the folder where ranks meet."""
+    os.environ.update(settings_of(caches))
     if job["device"] == "cuda":
         torch.cuda.set_device(rank)
     else:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // job["ranks"]))
     backend = {"cpu": "gloo", "cuda": "nccl"}[job["device"]]
-    store = f"file://{folder}/store-{job['model']}-{job['spread']}"
-    dist.init_process_group(backend, init_method=store, rank=rank, world_size=job["ranks"], timeout=PATIENCE)
+    dist.init_process_group(backend, init_method=f"file://{meeting}/store", rank=rank, world_size=job["ranks"], timeout=PATIENCE)
     result = measure(job)
     if rank == 0:
-        Path(folder, "result.json").write_text(json.dumps(result))
+        Path(meeting, "result.json").write_text(json.dumps(result))
     dist.destroy_process_group()
 
 
-def run_job(job: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A job in processes of its own; a failure becomes a row."""
-    try:
-        mp.spawn(rank_of, (job, str(folder)), nprocs=job["ranks"])
-    except (mp.ProcessRaisedException, mp.ProcessExitedException) as failed:
-        return {**job, "failed": str(failed).strip().splitlines()[-1][:200]}
-    return json.loads((folder / "result.json").read_text())
+def run_job(job: dict[str, Any], caches: Path) -> dict[str, Any]:
+    """A job in processes of its own, which meet in a folder of this run; a failure becomes a row."""
+    with TemporaryDirectory() as meeting:
+        try:
+            mp.spawn(rank_of, (job, meeting, caches), nprocs=job["ranks"])
+        except (mp.ProcessRaisedException, mp.ProcessExitedException) as failed:
+            return {**job, "failed": str(failed).strip().splitlines()[-1][:200]}
+        return json.loads(Path(meeting, "result.json").read_text())
 
 
 def table_of(rows: Sequence[dict[str, Any]], ways: Sequence[str]) -> Table:

@@ -1,6 +1,7 @@
 """Which machines run a program's binaries, and what is said of others."""
 
 import pytest
+import torch
 from tracework_runtime.program.target import facts_of_machine, misfit
 
 OTHERS = {
@@ -21,5 +22,6 @@ def test_this_machine_runs_what_is_made_here():
 @pytest.mark.parametrize("part", OTHERS)
 def test_what_differs_is_named_with_what_to_do(part):
     value, words = OTHERS[part]
-    what, advice = misfit({**facts_of_machine(["cpu"]), part: value})
+    devices = ["cuda"] if part == "capability" and torch.cuda.is_available() else ["cpu"]
+    what, advice = misfit({**facts_of_machine(devices), part: value})
     assert words in what and advice
