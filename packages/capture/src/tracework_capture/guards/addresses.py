@@ -15,6 +15,7 @@ import functools
 import hashlib
 import importlib
 import operator
+import re
 import sys
 import types
 import typing
@@ -100,11 +101,19 @@ def digest_of_code(code: types.CodeType) -> str:
             code.co_cellvars,
         ),
         *(code.co_flags, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_firstlineno),
-        *(code.co_filename, code.co_qualname, [_constant_text(c) for c in code.co_consts]),
+        *(file_of(code.co_filename), code.co_qualname, [_constant_text(c) for c in code.co_consts]),
     )
     found = hashlib.sha256(repr(parts).encode()).hexdigest()
     _code_digests[key] = weakref.ref(code, lambda dead: _code_digests.pop(key, None)), found
     return found
+
+
+def file_of(name: str) -> str:
+    """The name of a file as another process has it: cells of a notebook are in a folder that is named after the process."""
+    return _OF_KERNEL.sub("", name)
+
+
+_OF_KERNEL = re.compile(r"(?<=[/\\]ipykernel_)\d+(?=[/\\][^/\\]*$)")
 
 
 def _constant_text(constant: Any) -> str:

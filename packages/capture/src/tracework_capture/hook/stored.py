@@ -31,7 +31,7 @@ from ..graph.captured_call import CapturedCall
 from ..graph.changed_inputs import in_modes, with_changed_inputs
 from ..guards import operators as _operators  # noqa: F401  # addresses asks it, and nothing is imported while a program is traced
 from ..guards.access import Scope, fetch
-from ..guards.addresses import Asks, Changed, Reader, Writer, digest_of_code, function_of_code
+from ..guards.addresses import Asks, Changed, Reader, Writer, digest_of_code, file_of, function_of_code
 from ..guards.guard import Guard
 from ..guards.program import check_guard, program_of
 from ..guards.remembered import Remembered
@@ -265,7 +265,8 @@ def code_of(reader: Reader, data: dict[str, Any], frame_code: types.CodeType, gr
         else:
             constants.append(reader.value(given[0]))
     bare: types.CodeType = marshal.loads(data["code"])
-    return bare.replace(co_consts=tuple(constants))
+    file, here = bare.co_filename, frame_code.co_filename
+    return bare.replace(co_consts=tuple(constants), co_filename=here if file_of(file) == file_of(here) else file)
 
 
 def _inner_code_of(reader: Reader, data: list[Any], frame_code: types.CodeType, graph: Any) -> types.CodeType:
@@ -500,6 +501,7 @@ def key_of(code: types.CodeType, options: CaptureOptions, outermost: bool) -> st
     """The key of a frame's entries; None where nothing is stored."""
     if any(getattr(options, name) is not None for name in REFUSED_OPTIONS):
         return None
+    options = dataclasses.replace(options, places={file: file_of(place) for file, place in options.places.items()})
     facts = [
         (name, sorted(value, key=repr) if isinstance(value, frozenset) else value)
         for name in sorted(options.__dataclass_fields__)

@@ -854,6 +854,27 @@ def test_what_functions_count_is_what_the_program_asks(process: Process) -> None
     assert process.captures == 0
 
 
+FAILING = """
+def run(x):
+    y = x + 1
+    print("between")
+    y = y * 2
+    raise ValueError(y)
+"""
+
+
+def test_cells_of_another_process(process: Process) -> None:
+    """A notebook's folder has the number of its process: tracebacks name the present one."""
+    folder = process.path.parent
+    for number, captures in ((1, 1), (2, 0)):
+        process.path = folder.joinpath(f"ipykernel_{number}", "12.py")
+        process.path.parent.mkdir(exist_ok=True)
+        with pytest.raises(ValueError) as raised:
+            process.call(process.start(FAILING).run, X)
+        files = [entry.frame.code.raw.co_filename for entry in raised.traceback if entry.name == "run"]
+        assert files and set(files) == {str(process.path)} and process.captures == captures
+
+
 NOT_SERVED = {
     # what functions read as several processes have it, each of which stores an entry, and as the last one does -> whether that captures
     "another kind": (["float32"], "float64", True),
