@@ -10,7 +10,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
-from product_programs import BF16, F32, PROGRAMS, check, linear, matrix, normed, turned, wide  # noqa: E402
+from product_programs import BF16, F32, PROGRAMS, check, dequantised, linear, matrix, normed, turned, wide  # noqa: E402
 from tracework_inductor import InductorOptions, lower, schedule  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.passes.join_products import join_products  # noqa: E402
@@ -49,6 +49,34 @@ def test_values(name, rows, tmp_path):
     wanted = reference(*wide(inputs))
     for a, b in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         check(a, b, inputs[0].dtype, steps)
+
+
+QUANTISED = [name for name in PROGRAMS if name.startswith("int") and name != "int8, scale along the sum"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), [(name, rows) for name in QUANTISED for rows in (9, 16, 30, 39) if rows < 16 or "key" not in name]
+)
+def test_values_of_more_rows(name, rows, tmp_path):
+    """Of matrices of float16 and bfloat16 that are stored in fewer bytes."""
+    torch.manual_seed(0)
+    program, make, reference, steps = PROGRAMS[name]
+    inputs = make(rows)
+    found, kernels, host = run(program, inputs, tmp_path)
+    assert any(dict(k.launch)["kind"].startswith("product on tensor cores") for k in kernels.values()) and "torch.mm" not in host
+    wanted = reference(*wide(inputs))
+    for a, b in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        check(a, b, inputs[0].dtype, steps)
+
+
+@pytest.mark.parametrize("inner", (384, 1537))
+def test_values_of_many_rows_in_parts(inner, tmp_path):
+    torch.manual_seed(0)
+    x, w, s = inputs = matrix(64, inner), matrix(72, inner, dtype=torch.int8), matrix(72)
+    (found,), kernels, _ = run(lambda x, w, s: linear(x, dequantised(w, s, x.dtype)), inputs, tmp_path)
+    (kernel,) = kernels.values()
+    assert ("split" in dict(kernel.launch)["kind"]) == (inner > 1000)
+    check(found, x.double() @ (w.double() * s.double()[:, None]).T, BF16, 3)
 
 
 @pytest.mark.parametrize("rows", range(1, 9))
@@ -201,8 +229,14 @@ def test_all_compile_for_hopper(tmp_path):
     renderer, jobs = TritonRenderer(), []
     huge = (linear, lambda m: [torch.empty(m, 65536, device="meta"), torch.empty(40000, 65536, device="meta")])
     huge_halves = (linear, lambda m: [x.to(BF16) for x in huge[1](m)])
-    for rows in (1, 8):
-        for program, make, *_ in (*PROGRAMS.values(), huge, huge_halves):
+    quantised = [PROGRAMS[name] for name in QUANTISED]
+    for rows, programs in (
+        (1, [*PROGRAMS.values(), huge, huge_halves]),
+        (8, PROGRAMS.values()),
+        (24, quantised),
+        (39, quantised),
+    ):
+        for program, make, *_ in programs:
             kernels = rendered(join_products(graph_of(program, *make(rows), device=CUDA)))[1]
             for kernel in renderer.pack([(n, k) for n, k in kernels.items() if "product" in dict(k.launch)["kind"]]):
                 wide = bool(kernel.launch["fits32"])

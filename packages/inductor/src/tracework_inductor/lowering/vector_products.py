@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from tracework_primops import Kind
 
 from ..ir.buffer import BufferLayout
 from ..ir.index import Size, constant_product, contiguous_strides
@@ -28,6 +29,10 @@ On an H200, eight rows, microseconds of ours and the library's: bfloat16 2048x81
 of the library: rows of float32 37, 28, 22 (17, 8, 8), of bfloat16 42, 35, 25 (15, 18, 14), eight bits times a scale 32, 22, 19 (1, and 23, 15, 7
 by its kernel for them); columns of float32 32 and 23 with one and eight rows (22, 7), of bfloat16 28 and 14 (12, 10).
 """
+MOST_ROWS_OF_NARROW: Mapping[str, Mapping[torch.dtype, int]] = {"cuda": {torch.bfloat16: 64, torch.float16: 64}}
+"""The same where the large matrix is computed element by element from at most NARROW of its bytes, as quantised ones are: the library reads a
+copy that a kernel has written before, which takes five times the bytes of a matrix of eight bits. So many rows fill one block of columns."""
+NARROW = 0.75
 LEAST_ON_CPU = 1 << 14
 """Elements of the large matrix. With fewer the library's call takes microseconds, and a kernel of ours some tenths of a second to compile."""
 OPERANDS: Mapping[str, tuple[int, int]] = {**PRODUCTS, "mv": (0, 1)}
@@ -53,7 +58,29 @@ def _is_one(node: Any) -> bool:
         return False
     if spec.device.type == "cpu" and max(a[-2], columns) * constant_product([*a[:-2], a[-1]]) < LEAST_ON_CPU:
         return False
-    return min(a[-2], columns) <= most < max(a[-2], columns)
+    few, many = sorted((a[-2], columns))
+    if most < few < many and len(a) == 2 and few <= MOST_ROWS_OF_NARROW.get(spec.device.type, {}).get(spec.dtype, 0):
+        return _is_narrow(node.args[OPERANDS[name][int(a[-2] < columns)]])
+    return few <= most < many
+
+
+def _is_narrow(matrix: Any) -> bool:
+    """Whether what a matrix is computed from, element by element, is at most NARROW of its bytes."""
+    before, found = [matrix], dict[Any, int]()
+    while before:
+        node = before.pop()
+        if node in found:
+            continue
+        found[node] = 0
+        if getattr(node.target, "kind", None) in (Kind.POINTWISE, Kind.VIEW) or prim_name(node) == "cat":
+            before += node.all_input_nodes
+        elif "spec" in node.meta:
+            found[node] = _bytes(node.meta["spec"])
+    return sum(found.values()) <= NARROW * _bytes(matrix.meta["spec"])
+
+
+def _bytes(spec: Any) -> int:
+    return constant_product(spec.sizes) * int(spec.dtype.itemsize)
 
 
 def vector_product(low: Any, a: Any, b: Any, addend: Any = None, beta: Any = 1, alpha: Any = 1) -> Any:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...ir.cores import power_of_two
+from ...ir.cores import LEAST_DOT, power_of_two
 
 __all__ = [
     "COLUMN_BLOCKS",
@@ -209,8 +209,15 @@ def _product_columns(shape: Shape) -> list[Config]:
     return [Config({"XBLOCK": columns, "RBLOCK": _between(16, power_of_two(shape.inner), 256)}, warps)]
 
 
-def tensor_core_product(columns: int, inner: int, products: int, itemsize: int) -> tuple[Config, int]:
+def tensor_core_product(columns: int, inner: int, products: int, itemsize: int, rows: int) -> tuple[Config, int]:
     """For products of several rows, and into how many parts their inner dimension is split; itemsize: of the large matrix."""
+    if rows > LEAST_DOT:  # of a matrix of few bytes: each block reads all rows, and so has more columns
+        step = _between(16, power_of_two(inner), 128)
+        blocks = -(-columns // 64)
+        most = min(2 * MULTIPROCESSORS // blocks if blocks <= MULTIPROCESSORS else 1, inner // (_STEPS_OF_PART * step))
+        return Config({"XBLOCK": 64, "YBLOCK": power_of_two(rows), "RBLOCK": step}, 4, 3), 1 << (
+            most.bit_length() - 1
+        ) if most else 1
     if itemsize == 1:
         step = _between(16, power_of_two(inner), 256)
         blocks = -(-columns // 32)

@@ -89,7 +89,7 @@ class Product:
         self.columns, self.inner = constant_size(x.numel), constant_size(r.numel)
         self.names = [i.args[0] for i in kernel.passes[0].body.instructions if i.op == "reduce"]
         itemsize = min(kernel.layouts[i.args[0]].dtype.itemsize for i in kernel.passes[0].body.loads())
-        self.config, self.parts = config_table.tensor_core_product(self.columns, self.inner, len(self.names), itemsize)
+        self.config, self.parts = config_table.tensor_core_product(self.columns, self.inner, len(self.names), itemsize, rows)
         self.block, self.step = self.config.constants["XBLOCK"], self.config.constants["RBLOCK"]
         self.whole_steps = self.inner % (self.step * self.parts) == 0
 

@@ -37,8 +37,8 @@ _WORTH_TURNING = 0.7
 # Points of a short axis of a row that lie beside those of other rows, each with accumulators of its own, and of what is left of the row at least.
 _MOST_BESIDE = 64
 _LEAST_LEFT = 512
-# Rows of a product that a block computes; each has accumulators of its own.
-_MOST_POINTS = 8
+# Rows of a product that a block computes; each has accumulators of its own, but on tensor cores.
+_MOST_POINTS, _MOST_IN_TILE = 8, 64
 # Values in what is loaded at once, of products.
 _MOST_TERMS = 8
 
@@ -221,7 +221,8 @@ def _written_out(kernel: LoopKernel) -> tuple[Axis, ...]:
                 rest -= larger
                 products += 1
     found = tuple(a for a in kernel.axes if a in rest)
-    few = all(isinstance(a.size, int) for a in found) and constant_product(a.size for a in found) <= _MOST_POINTS
+    most = _MOST_POINTS if kernel.sizes or kernel.numbers else _MOST_IN_TILE
+    few = all(isinstance(a.size, int) for a in found) and constant_product(a.size for a in found) <= most
     return found if products and few else ()
 
 
