@@ -17,6 +17,7 @@ import tracework
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -303,6 +304,41 @@ def leaves_of_two_kinds() -> None:
     check(grads[1], grads[0], "leaves of two kinds")
 
 
+@torch.library.custom_op("distributed_tensors::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@torch.library.custom_op("distributed_tensors::doubled_backward", mutates_args=())
+def doubled_backward(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+for _operator in (doubled, doubled_backward):
+    _operator.register_fake(torch.empty_like)
+doubled.register_autograd(lambda ctx, gradient: torch.ops.distributed_tensors.doubled_backward(gradient))
+KINDS: dict[int, list[Any]] = {}
+
+
+def sizes_are_numbers_in_backwards() -> None:
+    """How an operator of a backward is shared may be a question that symbols do not answer: it is asked with numbers."""
+    register_sharding(torch.ops.distributed_tensors.doubled.default)(lambda x: [([Shard(0)], [Shard(0)])])
+    register_sharding(torch.ops.distributed_tensors.doubled_backward.default)(
+        lambda x: KINDS.setdefault(x.shape[0], [([Shard(0)], [Shard(0)])])
+    )
+
+    def function(d: Any) -> torch.Tensor:
+        return doubled(d).sin()
+
+    compiled = tracework.compile(function, fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tracework.UncompiledWarning)
+        for rows in (4, 6, 8):
+            before = counters().get("load", 0)
+            check(run(compiled, Shard(0), rows), run(function, Shard(0), rows), f"a backward with {rows} rows")
+            assert counters().get("load", 0) == before + 2
+
+
 def whole_of(tensor: torch.Tensor) -> DTensor:
     return distribute_tensor(tensor, MESH, [Replicate()], src_data_rank=None)
 
@@ -326,6 +362,7 @@ def compare(rank: int, store: str) -> None:
     loss_in_parts()
     loss_inside()
     leaves_of_two_kinds()
+    sizes_are_numbers_in_backwards()
     compiled = tracework.compile(rows_by_size, fullgraph=True)
     for rows in (4, 6, 8):
         check(run(compiled, Shard(0), rows), run(rows_by_size, Shard(0), rows), f"{rows} rows")

@@ -155,7 +155,7 @@ def aot_compile(
         call = guarded(call, uncompiled(gm), program.signature, report, options.addresses, anew)
         return _with_recipe(call, lambda: recipe, gm, options)
     except Refusal as refusal:
-        if not options.fallback:
+        if not options.fallback or gm.meta.get("tries_symbols"):  # which capture makes again, with numbers
             raise
         report(refusal.reason, refusal.origin)
         return uncompiled(gm)

@@ -166,6 +166,9 @@ RECIPE = "__tracework_recipe__"
 REFUSED = "__tracework_no_recipe__"
 """The attribute of what a backend makes of a graph that has no recipe: why."""
 
+TRIES_SYMBOLS = "tries_symbols"
+"""In the meta of a graph that has symbols for sizes of DTensors: where it is refused, it is captured again with numbers."""
+
 ENTRIES = "__tracework_entries__"
 """The attribute of a backend that has the EntryStore in which what is captured for it is kept."""
 

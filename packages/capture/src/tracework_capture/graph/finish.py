@@ -24,7 +24,7 @@ from ..bytecode.code import CodeInfo
 from ..bytecode.emit import CodeWriter
 from ..bytecode.liveness import live_locals
 from ..bytecode.resume import ResumePoint, original_code, resume_code
-from ..contracts import RECIPE, REFUSED, Break, CapturedGraph, Origin, Returned
+from ..contracts import RECIPE, REFUSED, TRIES_SYMBOLS, Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
 from ..guards.access import Scope, fetch
 from ..guards.kinds import same_constant
@@ -33,6 +33,7 @@ from ..sources import Const
 from .captured import BackendFailed, Captured, GraphCall, name_of, refuse_results, with_history
 from .changed_inputs import INPUT_CHANGES, PLAIN, around_of, in_modes, with_changed_inputs
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
+from .distributed import fix_sizes
 from .replaced import check_replaced
 from .settings import end_autocast, left, refuse_open_managers, settings_written
 from .wrapped import Structure, Unwrap, is_wrapper, part_nodes
@@ -183,14 +184,16 @@ def make_graph(frame: Frame, stop: Returned | Break, writer: CodeWriter) -> Capt
     code = frame.code
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
     module.meta["place"] = frame.options.named(code)
+    if builder.masks is not None and frame.symbols.has_symbols and not frame.plan.learnt.fixed_sizes:
+        module.meta[TRIES_SYMBOLS] = True
     return CapturedGraph(module, tuple(builder.inputs), frame.guards, frame.symbols, origin, stop, tuple(builder.example_inputs))
 
 
 def compiled_by(backend: Any, frame: Frame, captured: CapturedGraph) -> tuple[Callable[..., Any], bool]:
     """What the backend makes of the graph, in the mode in which it will be entered, and whether that is the graph as it was.
 
-    Raises BackendFailed, and SizesBurntIn where it is not known whether the backend keeps sizes open and it made something else of a graph
-    with symbols, or raised."""
+    Raises BackendFailed; Again where it raises, and operators of DTensors have symbols for sizes, which their backward may not cope with; and
+    SizesBurntIn where it is not known whether the backend keeps sizes open and it made something else of a graph with symbols, or raised."""
     graph, on_trial = captured.graph, frame.options.symbolic_sizes is None and bool(frame.symbols.ranges)
     before = graph.code
     try:
@@ -204,6 +207,8 @@ def compiled_by(backend: Any, frame: Frame, captured: CapturedGraph) -> tuple[Ca
     except Exception as error:
         if on_trial:
             raise SizesBurntIn from error
+        if TRIES_SYMBOLS in graph.meta:
+            fix_sizes(frame)
         if frame.options.on_failure is None:
             raise BackendFailed(str(error)) from error
         return frame.options.on_failure(graph, error), True
