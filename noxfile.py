@@ -83,6 +83,19 @@ CORE = (
     ),
 )
 """What the matrix runs: what may differ from one torch to another, in some eight minutes. Generated text does not, nor do commands and logs."""
+IN_PARTS = (
+    *(
+        f"packages/capture/tests/unit/{name}"
+        for name in ("controls", "guards", "safety", "values", "language/test_watched_objects.py")
+    ),
+    *("packages/tracework/tests", "packages/aotautograd/tests", "packages/inductor/tests", "packages/runtime/tests/cpu"),
+    *(
+        f"integration_tests/test_{name}.py"
+        for name in "caches checkpoint entry_point own_backends training_step uncompiled".split()
+    ),
+)
+"""Of CORE, where each pair in CI runs its part of the rows of tables, and all pairs together all of them. Whole stay bytecode, exceptions and
+lifetimes, which may differ by CPython, and fakes, operators and private names, which may differ by torch."""
 NOT_CORE = [f"--ignore=packages/tracework/tests/unit/{name}" for name in ("test_run.py", "test_logs.py", "faults")]
 each_package = nox.parametrize("package", [nox.param(p, id=p.name) for p in PACKAGES])
 
@@ -169,16 +182,19 @@ def wheels(session: nox.Session, python: str) -> list[str]:
 @nox.session(reuse_venv=False)
 @each_pair
 def matrix(session: nox.Session, pair: Pair) -> None:
-    """CORE on one CPython and torch, from wheels; with --write a row of SUPPORTED.md. The environment, 5 GB, goes at the end."""
+    """CORE on one CPython and torch, from wheels: a part of the rows IN_PARTS, or all with --write, which makes a row of SUPPORTED.md. The
+    environment, 5 GB, goes at the end."""
     folder = Path(session.virtualenv.location).absolute()
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(pair.versions))
     session.env["PIP_CONSTRAINT"] = str(constraints)  # in the place of one that the machine may have
     report = folder / "report.xml"
+    part = [f"--part={PAIRS.index(pair)}/{len(PAIRS)}", *(f"--below={path}" for path in IN_PARTS)]
+    tests = [*NOT_CORE, *CORE, *([] if "--write" in session.posargs else part)]
     try:
         session.install("torch", "triton")
         session.install(*wheels(session, pair.python), *TEST_TOOLS, *MODEL_TOOLS)
-        session.run(*PYTEST, "--durations=5", f"--junitxml={report}", *NOT_CORE, *CORE, success_codes=[0, 1], external=True)
+        session.run(*PYTEST, "--durations=5", f"--junitxml={report}", *tests, success_codes=[0, 1], external=True)
         session.run("python", "tools/supported.py", str(report), *session.posargs)
     finally:
         shutil.rmtree(session.virtualenv.location)

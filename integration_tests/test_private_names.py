@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import re
 import types
@@ -32,6 +33,11 @@ ONLY_IN = {
 """Name -> the torches that have it, of names that are asked for only where another one is missing."""
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def names_of_torch(tree: ast.Module) -> dict[str, str]:
     """What the imports of a file name from torch: name in the file -> its place."""
     found = {}
@@ -54,7 +60,7 @@ def dotted(node: ast.AST, known: dict[str, str]) -> str | None:
 
 def private_names(path: Path) -> Iterator[tuple[str, int]]:
     """(dotted name, line) of each private name of torch that a file uses; special methods do not count."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     known = names_of_torch(tree)
     imported = [(place, 0) for place in known.values()]
     used = [(dotted(node, known), node.lineno) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
@@ -114,7 +120,7 @@ TOLD = {"runtime/src/tracework_runtime/key.py", "tracework/src/tracework/cli.py"
 def releases_told_apart(path: Path) -> Iterator[tuple[str, int]]:
     """(what, line) of what in a file asks which torch it is: the version, a comparison with a release, and whether torch has a name, where
     that is fixed or decides at import what a table has. Names that a program gives are another matter."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     known = names_of_torch(tree)
     inside = {n for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.Lambda)) for b in _body(f) for n in ast.walk(b)}
     for node in ast.walk(tree):
@@ -124,10 +130,11 @@ def releases_told_apart(path: Path) -> Iterator[tuple[str, int]]:
             isinstance(node, ast.Compare)
             and any(map(_is_release, node.comparators))
             and not isinstance(node.ops[0], (ast.In, ast.NotIn))
+            and not isinstance(node.left, ast.Tuple)
         ):
             yield ast.unparse(node), node.lineno
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("hasattr", "getattr") and len(node.args) > 1:
-            asks = ast.unparse(node.func) == "hasattr" or len(node.args) == 3
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1:
+            asks = node.func.id == "hasattr" or node.func.id == "getattr" and len(node.args) == 3
             if asks and dotted(node.args[0], known) and (node not in inside or isinstance(node.args[1], ast.Constant)):
                 yield ast.unparse(node), node.lineno
 
@@ -144,6 +151,7 @@ ASKING = {
     "import torch\nNEW = torch.__version__ >= '2.14'": ["torch.__version__"],
     "from torch import version\ndef f(): return version.cuda": ["version.cuda"],
     "def f(x): return x.ndim in (2, 3)": [],
+    "def f(x, y): return (x.ndim, y.ndim) == (2, 4)": [],
     "import torch\ndef f(): return torch.version.hip": ["torch.version.hip"],
     "RELEASE = f()\nOLD = RELEASE < (2, 13)": ["RELEASE < (2, 13)"],
     "import sys\nOLD = sys.version_info < (3, 12)": [],

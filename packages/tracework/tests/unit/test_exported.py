@@ -1,6 +1,7 @@
 """The modules of programs that torch.export made, compiled as one graph for all sizes; and what is compiled, exported."""
 
 import copy
+import functools
 import io
 import warnings
 
@@ -86,7 +87,9 @@ class UnderAutocast(Program):
 CLASSES = [Counting, Writing, Elements, Numbers, Arms, Rounds, Scanned, Mapped, WithoutHistory, UnderAutocast]
 
 
+@functools.cache
 def exported(cls, strict=False):
+    """The program, of which module() makes new modules with the same buffers."""
     torch.manual_seed(0)
     return torch.export.export(cls(), (torch.randn(4, 3),), dynamic_shapes=({0: BATCH},), strict=strict)
 
