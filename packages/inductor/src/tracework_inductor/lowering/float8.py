@@ -1,4 +1,4 @@
-"""float8 dtypes in loops: their bits to float32 and back, by operations on integers, which every GPU has."""
+"""float8 dtypes in loops: their bits to float32, which GPUs do by a function, and back, by operations on integers, which all devices have."""
 
 import functools
 import math
@@ -42,19 +42,21 @@ def beyond(dtype: torch.dtype) -> int:
     return int(torch.tensor(math.inf).to(dtype).view(torch.uint8))
 
 
-def converting(source: torch.dtype, target: torch.dtype) -> Callable[[Any], Any]:
+def converting(source: torch.dtype, target: torch.dtype, device: torch.device) -> Callable[[Any], Any]:
     """From a value of one dtype to one of another."""
     if source == target:
         return lambda value: value
-    read, written = _decoding(source), _encoding(target)
+    read, written = _decoding(source, device), _encoding(target)
     return lambda value: written(read(value))
 
 
-def _decoding(dtype: torch.dtype) -> Callable[[Any], Any]:
-    """From a value as loops hold it to one of a dtype that they compute with."""
+def _decoding(dtype: torch.dtype, device: torch.device) -> Callable[[Any], Any]:
+    """From a value as loops hold it to one of a dtype that they compute with; newer GPUs have an instruction for that."""
     if dtype not in IN_BITS:
         return lambda value: value
     f = _format(dtype)
+    if device.type == "cuda":
+        return lambda value: ops.to_dtype(ops.bitcast(value, dtype), F32)
 
     def decoded(value: Any) -> Any:
         bits = ops.to_dtype(value, I32)

@@ -81,7 +81,7 @@ def copy_into(low: Any, dst: Any, src: Any) -> Any:
     written = newest_name(low, dst.buffer)
     low.settle_readers(written)
     layout = low.buffers[dst.buffer].layout
-    source = elementwise(low, (src,), dst.dtype, converting(src.dtype, dst.dtype), 1, None, dst.sizes)
+    source = elementwise(low, (src,), dst.dtype, converting(src.dtype, dst.dtype, dst.device), 1, None, dst.sizes)
     if any(alias_root(low.buffers, name) == dst.buffer for name in source.reads):
         source = low.realize(source)
     new = low.new_buffer(layout, "alias", written)

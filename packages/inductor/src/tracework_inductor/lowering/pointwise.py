@@ -154,7 +154,7 @@ def convert(low: Any, x: Any, dtype: torch.dtype) -> Any:
     if x.dtype == dtype:
         return x
     if x.dtype in IN_BITS or dtype in IN_BITS:
-        return elementwise(low, (x,), dtype, converting(x.dtype, dtype), FLOAT8_COST)
+        return elementwise(low, (x,), dtype, converting(x.dtype, dtype, x.device), FLOAT8_COST)
     value = elementwise(low, (x,), dtype, lambda v: ops.to_dtype(v, dtype))
     if isinstance(x, Lazy) and x.dtype.is_floating_point and dtype.is_floating_point and x.dtype.itemsize < dtype.itemsize:
         value.narrow = x

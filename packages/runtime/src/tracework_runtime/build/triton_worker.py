@@ -49,7 +49,10 @@ def compile_kernel(request: dict[str, Any], number: int) -> tuple[dict[str, Any]
 
     symbol = request["symbol"]
     source = request["source"].replace(f"\ndef {request['entry']}(", f"\ndef {symbol}(")
-    function = load_module(source, number)[symbol]
+    module = load_module(source, number)
+    if "CAPABILITY" in module:  # the text asks for what GPU it is compiled
+        module["CAPABILITY"] = triton.language.constexpr(request["capability"])
+    function = module[symbol]
     constants = request["constants"]
     signature = dict(request["arguments"]) | {name: "constexpr" for name in constants}
     positions = {name: n for n, name in enumerate(function.arg_names)}

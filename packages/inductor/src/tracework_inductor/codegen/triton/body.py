@@ -381,7 +381,8 @@ class BodyWriter:
 
     def _bitcast(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         value, dtype = args
-        return self.name(bitcast_text(value.text, value.dtype, dtype), value.dims, dtype)
+        text = bitcast_text(value.text, value.dtype, dtype)
+        return Value(text, value.dims, dtype) if text == value.text else self.name(text, value.dims, dtype)
 
     def _local(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         found = self.locals.get(args[0])

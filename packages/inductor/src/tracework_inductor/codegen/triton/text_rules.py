@@ -51,6 +51,9 @@ POINTER: dict[torch.dtype, str] = {
 # Of one byte -> the helper that makes it a float32.
 BYTES = {torch.int8: "_signed_byte", torch.uint8: "_byte"}
 
+# The same of float8, which is held as its bits.
+FLOAT8 = {torch.float8_e4m3fn: "_from_e4m3fn", torch.float8_e5m2: "_from_e5m2"}
+
 UNSIGNED_BITS = {torch.uint8: 8, torch.uint16: 16, torch.uint32: 32, torch.uint64: 64}
 HALF = {torch.float16: "tl.float16", torch.bfloat16: "tl.bfloat16"}
 
@@ -66,6 +69,22 @@ def _byte(a):
 @triton.jit
 def _signed_byte(a):
     return ((a.to(tl.int32) & 255) ^ 0x4B000080).to(tl.float32, bitcast=True) - 8388736.0
+""",
+    # What compiles the text says for which GPU; before 8.9 none converts: bits of a float32, times a power of two.
+    "_from_e4m3fn": """
+CAPABILITY = tl.constexpr(0)
+
+@triton.jit
+def _from_e4m3fn(a):
+    if CAPABILITY >= 89:
+        return a.to(tl.float8e4nv, bitcast=True).to(tl.float32)
+    bits = ((a.to(tl.int32) << 24) >> 4) & -0x78100000
+    return tl.where((a & 127) == 127, float("nan"), bits.to(tl.float32, bitcast=True) * 1.329227995784916e+36)
+""",
+    "_from_e5m2": """
+@triton.jit
+def _from_e5m2(a):
+    return (a.to(tl.int16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
 """,
     "_floordiv": """
 @triton.jit
@@ -224,6 +243,8 @@ def constant_text(value: float | str, dtype: torch.dtype) -> str:
 
 def convert_text(value: str, source: torch.dtype, target: torch.dtype) -> str:
     """A value of one dtype as another. Narrowing to a half type keeps float32: rounding happens at the store."""
+    if source in FLOAT8:
+        return f"{FLOAT8[source]}({value})"
     if HELD[source] == HELD[target]:
         return value
     if target == torch.bool:
@@ -235,6 +256,8 @@ def convert_text(value: str, source: torch.dtype, target: torch.dtype) -> str:
 
 def bitcast_text(value: str, source: torch.dtype, target: torch.dtype) -> str:
     """The bits of a value read as another dtype of the same width."""
+    if target in FLOAT8:
+        return value
     if source in HALF:
         value = f"{value}.to({HALF[source]})"
     if target in HALF:
