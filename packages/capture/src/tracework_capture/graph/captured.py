@@ -19,7 +19,7 @@ class BackendFailed(Exception):
 class GraphCall:
     """How generated code calls what the backend made of a graph. called: the constant that is called; recipe: what the backend says its
     callable is made of, None where it cannot be made from data; count: of results; backend: its name; refused: why there is no recipe;
-    changes, modes: what stands between the two (graph.changed_inputs); due: the results that have to have a history."""
+    changes, modes, draws: what stands between the two (graph.changed_inputs); due: the results that have to have a history."""
 
     called: Any
     recipe: Any
@@ -29,6 +29,7 @@ class GraphCall:
     changes: tuple[tuple[int, str], ...] = ()
     modes: tuple[str, ...] = ()
     due: tuple[tuple[int, str, str], ...] = ()
+    draws: tuple[tuple[int, Any], ...] = ()
 
 
 @dataclass

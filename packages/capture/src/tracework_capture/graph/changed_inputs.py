@@ -1,10 +1,12 @@
 """What stands between the values of a frame and a compiled graph that is called with them: numbers are given as tensors, and modes set aside.
 
-All of it is data but what draws random numbers, so that stored entries have it, too.
+All of it is data, so that stored entries have it, too, but what draws from a generator that the program makes anew.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +35,36 @@ def _plain(tensor: torch.Tensor, given: Any) -> torch.Tensor:
     """A tensor of a subclass as one of class Tensor."""
     alias: torch.Tensor = _torch.modes.as_subclass(tensor, torch.Tensor)
     return alias
+
+
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """What draws an input from a generator for each run. how: one of _DRAWS."""
+
+    how: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    named: tuple[tuple[str, Any], ...] = ()
+
+    def __call__(self, generator: Any) -> Any:
+        return _DRAWS[self.how](self.function, generator, self.args, dict(self.named))
+
+
+_DRAWS: dict[str, Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+    "tensor": lambda function, generator, args, named: function(*args, **named, generator=generator),
+    "array": lambda function, generator, args, named: torch.from_numpy(function(generator, *args, **named)),
+    "int": lambda function, generator, args, named: operator.index(function(generator, *args, **named)),
+    "float": lambda function, generator, args, named: float(function(generator, *args, **named)),
+    "done": lambda function, generator, args, named: (function(generator, *args, **named), 0.0)[1],
+}
+"""Of a function of torch, of a method of NumPy's or Python's generators, or of what only changes the generator."""
+
+
+def drawn_into(size: Any, stride: Any, dtype: Any, device: Any, name: str, *args: Any, **named: Any) -> torch.Tensor:
+    """Memory of a form that a method, normal_() say, has filled."""
+    with torch.no_grad():
+        filled: torch.Tensor = getattr(torch.empty_strided(size, stride, dtype=dtype, device=device), name)(*args, **named)
+        return filled
 
 
 def _drawn_by(draw: Callable[[Any], Any]) -> Callable[[Any, Any], torch.Tensor]:

@@ -245,14 +245,13 @@ def graph_call(
     refuse = functools.partial(refuse_results, backend, count)
     disabled = frame.services.call_disabled(compiled, count, refuse)
     called = writer.const(disabled, "graph")
-    refused = "numbers are drawn from a generator of the program's" if draws else ""
-    refused = refused or ("tensors of wrapper subclasses are taken apart" if frame.graph.taken_apart else "")
+    refused = "tensors of wrapper subclasses are taken apart" if frame.graph.taken_apart else ""
     recipe = None if refused else getattr(given, RECIPE, None)
     text = f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"
     return (
         text,
         writes_last,
-        GraphCall(disabled, recipe, count, backend, refused or getattr(given, REFUSED, ""), changes, modes, due),
+        GraphCall(disabled, recipe, count, backend, refused or getattr(given, REFUSED, ""), changes, modes, due, draws),
     )
 
 

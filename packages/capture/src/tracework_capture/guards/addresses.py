@@ -50,6 +50,8 @@ _DESCRIPTORS: tuple[type, ...] = (
 _PROPERTIES = (property, types.DynamicClassAttribute, enum.property)
 _BUILTIN_OWNERS = ("torch", "torch._C._nn", "torch.nn.functional", "torch._C", "builtins", "math", "operator")
 """Modules that have functions of C whose own names do not lead to them."""
+_GENERATORS = (("random", "_inst"), ("numpy.random.mtrand", "_rand"))
+"""What functions of modules draw from."""
 _FIELD_OF_TUPLE = type(vars(collections.namedtuple("_", "a"))["a"])
 _DATACLASS_FLAGS = type(vars(dataclasses.make_dataclass("_", []))["__dataclass_params__"])
 _GENERIC = tuple(
@@ -238,10 +240,8 @@ def address_of(obj: Any) -> list[Any]:
         if (found := _function_address(obj)) is not None:
             return found
     elif kind in (types.BuiltinFunctionType, types.BuiltinMethodType):
-        for module in (obj.__module__, *_BUILTIN_OWNERS):
-            for name in (obj.__qualname__, obj.__name__):
-                if (path := _path_to(obj, module, name)) is not None:
-                    return ["builtin", *path]
+        if (found := _builtin_address(obj)) is not None:
+            return found
     elif kind in (*_PROPERTIES, staticmethod, classmethod):
         made_of = obj.fget if kind in _PROPERTIES else obj.__func__
         path = _path_to(obj, getattr(made_of, "__module__", None), getattr(made_of, "__qualname__", None), bare=True)
@@ -254,6 +254,14 @@ def address_of(obj: Any) -> list[Any]:
     elif kind is dict and (place := _place_of_namespace(obj)) is not None:
         return place
     raise NotPortable(f"{kind.__qualname__} {getattr(obj, '__qualname__', '')} has no address")
+
+
+def _builtin_address(function: Any) -> list[Any] | None:
+    owner, name = function.__self__, function.__name__
+    places = [(module_of(owner), f"{owner.__qualname__}.{name}")] if isinstance(owner, type) else []
+    places += [(module, each) for module in (function.__module__, *_BUILTIN_OWNERS) for each in (function.__qualname__, name)]
+    path = next((path for place in places if (path := _path_to(function, *place)) is not None), None)
+    return None if path is None else ["builtin", *path]
 
 
 def _module_address(module: types.ModuleType) -> list[Any] | None:
@@ -270,8 +278,11 @@ def _made_address(obj: Any, kind: Any) -> list[Any] | None:
         return None if path is None else ["cached", *path, _digest_of_layer(obj), _digest_of_remembering(obj)]
     if obj is NotImplemented:  # which code of Python's library asks for
         return ["builtin", "builtins", "NotImplemented"]
-    if kind.__module__ == "numpy":
-        path = _path_to(obj, "numpy", getattr(obj, "__name__", None))
+    for module, name in _GENERATORS:
+        if vars(sys.modules.get(module, operator)).get(name) is obj:
+            return ["builtin", module, name]
+    if kind.__module__ == "numpy" or kind.__name__ == "cython_function_or_method" and obj.__module__.startswith("numpy."):
+        path = _path_to(obj, "numpy", getattr(obj, "__name__", None)) or _path_to(obj, obj.__module__, obj.__qualname__)
         return None if path is None else ["builtin", *path]
     if issubclass(kind, _torch.operators.HigherOrderOperator):
         is_torchs = module_of(kind).partition(".")[0] == "torch" and getattr(torch.ops.higher_order, obj.name(), None) is obj
@@ -639,6 +650,8 @@ class Writer:
                 address = ["type", self.source(where), index, *_names_of_class(obj)]
             elif type(obj) is types.UnionType:
                 address = ["union", *map(self.object, obj.__args__)]
+            elif type(obj) is types.GenericAlias:
+                address = ["alias", self.object(obj.__origin__), self.value(obj.__args__)]
             elif id(obj) in self._found:
                 address = ["found", self.source(self._found[id(obj)]), *facts_of(obj)]
             else:
@@ -874,6 +887,10 @@ class Reader:
         made: types.UnionType = functools.reduce(operator.or_, map(self.object, classes))
         return made
 
+    def alias_of(self, origin: int, args: Any) -> types.GenericAlias:
+        """A class with arguments, which is made anew, too."""
+        return types.GenericAlias(self.object(origin), self.value(args))
+
     def method_of(self, cls: int, name: str, part: str, digest: str) -> Any:
         """What a class has under a name, or a function in it."""
         found = _parts_of(attributes_of(self.object(cls)).get(name)).get(part)
@@ -940,6 +957,7 @@ _FINDERS: dict[str, Callable[..., Any]] = {
     "type": Reader.class_at,
     "method": Reader.method_of,
     "union": Reader.union_of,
+    "alias": Reader.alias_of,
     "tensor": Reader.tensor_at,
     "found": Reader.found_at,
 }

@@ -28,7 +28,7 @@ from ..contracts import ENTRIES, EntryStore
 from ..errors import BreakGraph, GuardBuildError, SkipFrame
 from ..graph.captured import Captured, refuse_results, with_history
 from ..graph.captured_call import CapturedCall
-from ..graph.changed_inputs import in_modes, with_changed_inputs
+from ..graph.changed_inputs import Draw, in_modes, with_changed_inputs
 from ..guards import operators as _operators  # noqa: F401  # addresses asks it, and nothing is imported while a program is traced
 from ..guards.access import Scope, fetch
 from ..guards.addresses import Asks, Changed, Reader, Writer, digest_of_code, file_of, function_of_code
@@ -103,12 +103,21 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Sco
         collect=[writer.source(source) for source in program.collect],
         code=emitted,
         recipe=None if call is None else call.recipe,
-        results=[] if call is None else [call.count, call.backend, call.changes, call.modes, call.due],
+        results=[]
+        if call is None
+        else [call.count, call.backend, call.changes, call.modes, call.due, draws_data(writer, call.draws)],
         raising=[_inner_code(writer, raising, code, None) for raising in captured.raising_codes],
         sizes=list(history.sizes.items()),
         gaps=[(name, list(gaps.items())) for name, gaps in history.gaps.items()],
         numbers=[(name, writer.value(value)) for name, value in history.numbers.items()],
     )
+
+
+def draws_data(writer: Writer, draws: tuple[tuple[int, Any], ...]) -> list[Any]:
+    """What draws inputs. Raises NotPortable for what no other process has."""
+    if not all(type(draw) is Draw for _, draw in draws):
+        raise NotPortable("numbers are drawn from a generator that the program makes, or its state is kept")
+    return [[place, draw.how, *map(writer.value, (draw.function, draw.args, draw.named))] for place, draw in draws]
 
 
 def tensor_places(program: Program, scope: Scope) -> dict[int, Source]:
@@ -214,7 +223,9 @@ def loads(data: dict[str, Any], code: types.CodeType, scope: Scope, store: Entry
     conditions = [StoredRecord(StoredCondition(op, StoredExpression(text)), origin) for text, op, origin in data["conditions"]]
     symbols = {name: reader.source(number) for name, number in data["symbols"].items()}
     program = program_of(guards, [reader.source(number) for number in data["collect"]], conditions, symbols, code)
-    graph = None if data["recipe"] is None else graph_of(store, data["recipe"], *data["results"])
+    *results, drawn = data["results"] or [()]
+    draws = tuple((place, Draw(how, *reader.values(given))) for place, how, *given in drawn)
+    graph = None if data["recipe"] is None else graph_of(store, data["recipe"], draws, *results)
     replacement = code_of(reader, data["code"], code, graph)
     for raising in data["raising"]:
         cache.skip(_inner_code_of(reader, raising, code, graph))
@@ -236,14 +247,14 @@ def guards_of(reader: Reader, rows: list[Any], scope: Scope) -> list[Guard]:
     return guards + [reader.guard(row) for row in later]
 
 
-def graph_of(store: EntryStore, recipe: Any, count: int, backend: str, changes: Any, modes: Any, due: Any) -> Any:
+def graph_of(store: EntryStore, recipe: Any, draws: Any, count: int, backend: str, changes: Any, modes: Any, due: Any) -> Any:
     """What generated code calls. Raises Changed where it cannot be made again."""
     call = store.restore(recipe)
     if call is None:
         raise Changed("what the graph was compiled to is gone")
     takes_list = getattr(call, "__tracework_list_call__", None)
     boxed = takes_list is not None or getattr(call, "__tracework_boxed__", False)
-    call = with_history(in_modes(with_changed_inputs(takes_list or call, changes, boxed), modes), due, count, backend)
+    call = with_history(in_modes(with_changed_inputs(takes_list or call, changes, boxed, draws), modes), due, count, backend)
     return _C.Scoped(call, None, count=count, refuse=functools.partial(refuse_results, backend, count))
 
 

@@ -8,11 +8,13 @@ import importlib.util
 import inspect
 import itertools
 import marshal
+import random
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy
 import pytest
 import torch
 import tracework_capture as capture
@@ -897,3 +899,47 @@ def test_what_an_entry_asked_that_does_not_serve_is_asked_once(
         found = [module.factor.cache_info(), module.weights.cache_info()]
         assert [(info.hits, info.misses) for info in found] == [(calls, 1)] * 2
     assert process.captures == captures
+
+
+DRAWING = """
+import numpy
+import random
+import torch
+
+def of_torch(x, generator):
+    generator.manual_seed(7)
+    noise = x.clone().uniform_(generator=generator) + torch.randint(0, 9, (4,), generator=generator)
+    return x + torch.randn(4, generator=generator) + noise + torch.randperm(4, generator=generator)
+
+def of_python(x, generator):
+    random.seed(4)
+    return x * random.random() + random.randint(1, 9) + generator.choice([1, 2, 3]) + generator.uniform(2, 3)
+
+def of_numpy(x, generator):
+    numpy.random.seed(4)
+    return x * numpy.random.rand() + torch.from_numpy(generator.normal(size=4))
+
+def of_no_generator(x, generator):
+    kinds = list[torch.Tensor]
+    return x + len(kinds.__args__)
+"""
+GENERATORS: dict[str, Callable[[], Any]] = {
+    "of_torch": torch.Generator,
+    "of_python": lambda: random.Random(3),
+    "of_numpy": lambda: numpy.random.default_rng(3),
+    "of_no_generator": lambda: None,
+}
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_what_is_drawn_from_generators(process: Process, name: str) -> None:
+    for captures in (1, 0):
+        module, ours, theirs = process.start(DRAWING), GENERATORS[name](), GENERATORS[name]()
+        run = capture.optimize(backend_of(process.store))(getattr(module, name))
+        for _ in range(2):
+            assert torch.equal(run(X, ours), getattr(module, name)(X, theirs))
+        assert process.captures == captures
+    if name == "of_torch":  # the default one, whose numbers the graph draws in another order
+        process.start(DRAWING)
+        process.call(sys.modules["stored_program"].of_torch, X, torch.default_generator)
+        assert process.captures

@@ -6,8 +6,6 @@ A draw is an input of the graph.
 
 from __future__ import annotations
 
-import functools
-import operator
 import random
 import sys
 import threading
@@ -18,6 +16,7 @@ import torch
 
 from ...arrays import NUMPY_DTYPES
 from ...errors import NotPlain
+from ...graph.changed_inputs import Draw
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...signals import let_through
 from ...sources import Const, Source
@@ -49,19 +48,15 @@ def draw(
         let_through(error)
         return frame.break_graph("random_state", f"{name}, which raises {type(error).__name__}")
     if type(example).__name__ == "ndarray":
-        return drawn_array(frame, functools.partial(call_with, function, given, named), source, example)
+        return drawn_array(frame, Draw("array", function, (*given,), (*named.items(),)), source, example)
     counted = type(example) is int and {*map(type, numbers)} <= {int, float}
     most: Any = max([abs(number) for number in numbers], default=0) if counted else None
     if type(example) is not float and not (type(example) is int and type(most) is int and most <= EXACT):
         return frame.break_graph("random_state", f"{name} with these arguments")
-    exactly = float if type(example) is float else operator.index
-    node = frame.graph.drawn_input(source, type(example), lambda at: exactly(function(at, *given, **named)))
+    drawn = Draw(type(example).__name__, function, (*given,), (*named.items(),))
+    node = frame.graph.drawn_input(source, type(example), drawn)
     frame.mutations.changes += 1
     return DrawnValue(node) if type(example) is float else DrawnInt(node, most)
-
-
-def call_with(function: Callable[..., Any], given: list[Any], named: dict[str, Any], generator: Any) -> Any:
-    return function(generator, *given, **named)
 
 
 def is_numpys(number: Any) -> bool:
@@ -71,11 +66,11 @@ def is_numpys(number: Any) -> bool:
     return type(number) in (int, float, bool, str, type, type(None))
 
 
-def drawn_array(frame: Frame, draw: Callable[..., Any], source: Source, example: Any) -> ArrayValue:
+def drawn_array(frame: Frame, draw: Draw, source: Source, example: Any) -> ArrayValue:
     """An array of random numbers, drawn for each run."""
     if example.dtype not in NUMPY_DTYPES.values():
         return frame.break_graph("random_state", f"an array of {example.dtype} of random numbers")
-    node = frame.graph.drawn_tensor(source, torch.from_numpy(example), lambda at: torch.from_numpy(draw(at)))
+    node = frame.graph.drawn_tensor(source, torch.from_numpy(example), draw)
     frame.mutations.changes += 1
     made = frame.graph.wrap_result(frame, node, node.meta["example_value"])
     return ArrayValue(call_method(frame, "clone", made))  # which the program may write to
@@ -229,7 +224,7 @@ def seed_row(kind: Any, function: Callable[..., Any]) -> Handler:
         except Exception as error:  # the program's own
             let_through(error)
             return frame.break_graph("random_state", f"seed, which raises {type(error).__name__}")
-        frame.graph.drawn_input(generator.source, float, lambda at: function(at, *given, **named) or 0.0)
+        frame.graph.drawn_input(generator.source, float, Draw("done", function, (*given,), (*named.items(),)))
         frame.mutations.changes += 1
         return NONE
 
@@ -301,7 +296,7 @@ def choose(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if kinds == {int} and most > EXACT:
         return frame.break_graph("random_state", "choice of large ints")
     (kind,) = kinds
-    node = frame.graph.drawn_input(generator.source, kind, lambda at: FUNCTIONS["choice"](at, items))
+    node = frame.graph.drawn_input(generator.source, kind, Draw(kind.__name__, FUNCTIONS["choice"], (items,)))
     frame.mutations.changes += 1
     return DrawnValue(node) if kind is float else DrawnInt(node, most)
 

@@ -6,15 +6,17 @@ made then, too.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import torch
 from tracework_primops import FakeTensor
 
 from ...errors import NotPlain
+from ...graph.changed_inputs import Draw, drawn_into
+from ...guards.generators import OwnGenerator, is_default
 from ...signals import let_through
 from ...sources import Const, Source
 from ..objects.instance import ObjectValue
@@ -28,11 +30,6 @@ DRAWS = frozenset((torch.rand, torch.randn, torch.randint, torch.randperm, torch
 SEED = torch.Generator.manual_seed
 
 
-def is_default(generator: torch.Generator) -> bool:
-    """Whether it is one that functions without a generator draw from, too, which the graph does in an order of its own."""
-    return any(generator is each for each in (torch.default_generator, *torch.cuda.default_generators))
-
-
 def is_drawn_from(frame: Frame, generator: Any) -> bool:
     """Whether tensors may be drawn from the generator before the graph runs; guards what that depends on."""
     if frame.modes.transforms or frame.modes.function_modes or frame.modes.inference or frame.recording.selecting:
@@ -42,13 +39,7 @@ def is_drawn_from(frame: Frame, generator: Any) -> bool:
     known = isinstance(generator, ObjectValue) and generator.cls is torch.Generator and generator.source is not None
     if not known or is_default(generator.obj):
         return False
-    device = generator.obj.device
-
-    def is_alike(now: torch.Generator) -> bool:
-        """it is a generator of its own on the same device"""
-        return now.device == device and not is_default(now)
-
-    frame.guard("PREDICATE", generator.source, is_alike)
+    frame.guard("PREDICATE", generator.source, OwnGenerator(generator.obj.device))
     return True
 
 
@@ -61,15 +52,16 @@ def drawn(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) ->
     if found is None or found[0].requires_grad or found[0].layout is not torch.strided:
         return None
     real, draw = found
-    made = tensor_of(frame, kwargs["generator"], real, functools.partial(draw, dtype=real.dtype, device=real.device))
+    draw = replace(draw, named=(*dict(draw.named, dtype=real.dtype, device=real.device).items(),))
+    made = tensor_of(frame, kwargs["generator"], real, draw)
     return frame.graph.call_method(frame, "clone", (made,))  # which the program may write to
 
 
 def sample(
-    frame: Frame, fn: Callable[..., torch.Tensor], args: list[Value], kwargs: dict[str, Value]
-) -> tuple[torch.Tensor, Callable[..., torch.Tensor]] | None:
-    """A tensor like that of a call with a generator of the program, and the function that takes the generator; None where its arguments are
-    not known, or it is left to torch."""
+    frame: Frame, fn: Callable[..., torch.Tensor], args: list[Value], kwargs: dict[str, Value], *before: Any
+) -> tuple[torch.Tensor, Draw] | None:
+    """A tensor like that of a call with a generator of the program, and what draws it; None where its arguments are not known, or it is left
+    to torch. before: what the function is given first."""
     try:
         given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items() if k != "generator"}
     except NotPlain:
@@ -77,17 +69,17 @@ def sample(
     generator = kwargs["generator"]
     if not is_drawn_from(frame, generator):
         return None
-    draw = functools.partial(fn, *given, **named)
+    draw = Draw("tensor", fn, (*before, *given), (*named.items(),))
     try:
-        return draw(generator=torch.Generator(device=generator.obj.device)), draw
+        return draw(torch.Generator(device=generator.obj.device)), draw
     except Exception as error:  # the program meets it where it calls the function
         let_through(error)
         return None
 
 
-def tensor_of(frame: Frame, generator: Value, real: torch.Tensor, draw: Callable[..., Any]) -> Value:
-    """The input for a tensor like `real` that is drawn for each run: draw(generator=one)."""
-    node = frame.graph.drawn_tensor(place_of(generator), real, lambda at: draw(generator=at.now if type(at) is Place else at))
+def tensor_of(frame: Frame, generator: Value, real: torch.Tensor, draw: Draw) -> Value:
+    """The input for a tensor like `real` that is drawn for each run."""
+    node = frame.graph.drawn_tensor(place_of(generator), real, at_place(generator, draw))
     frame.mutations.changes += 1
     return frame.graph.wrap_result(frame, node, node.meta["example_value"])
 
@@ -112,24 +104,19 @@ def drawn_memory(frame: Frame, self: AbstractTensor, name: str, args: list[Value
     if form is None:
         return None
 
-    def draw(*given: Any, **named: Any) -> torch.Tensor:
-        with torch.no_grad():
-            drawn_into: torch.Tensor = getattr(torch.empty_strided(**form), name)(*given, **named)
-            return drawn_into
-
-    found = sample(frame, draw, args, kwargs)
+    found = sample(frame, drawn_into, args, kwargs, *form, name)
     return None if found is None else tensor_of(frame, kwargs["generator"], *found)
 
 
-def form_of(example: FakeTensor) -> dict[str, Any] | None:
-    """What makes memory of the form of this tensor, each item in a place of its own and none between them; None for other forms."""
+def form_of(example: FakeTensor) -> tuple[Any, ...] | None:
+    """Sizes, strides, dtype and device of memory of the form of this tensor, each item in a place of its own and none between them; None for other forms."""
     sizes, strides = tuple(example.shape), tuple(example.stride())
     if any(type(n) is not int for n in (*sizes, *strides)) or example.layout is not torch.strided:
         return None
     last = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True)) + 1
     if 0 in sizes or last != example.numel() or any(step == 0 and n > 1 for n, step in zip(sizes, strides, strict=True)):
         return None
-    return {"size": sizes, "stride": strides, "dtype": example.dtype, "device": example.device}
+    return sizes, strides, example.dtype, example.device
 
 
 class Place(threading.local):
@@ -210,8 +197,7 @@ def manual_seed(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
         SEED(torch.Generator(), number)
     except RuntimeError as error:  # the program's own
         return frame.break_graph("random_state", f"a seed, which raises {type(error).__name__}")
-    seed_it: Callable[[Any], Any] = lambda at: SEED(cast(Any, at).now if type(at) is Place else at, number) and 0.0
-    frame.graph.drawn_input(place_of(generator), float, seed_it)
+    frame.graph.drawn_input(place_of(generator), float, at_place(generator, Draw("done", SEED, (number,))))
     frame.mutations.changes += 1
     return generator
 
@@ -219,3 +205,8 @@ def manual_seed(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
 def place_of(generator: Value) -> Source:
     """Where the generator, or the place that it is in, is found for each run."""
     return generator.drawn_at if isinstance(generator, NewGenerator) else generator.source
+
+
+def at_place(generator: Value, draw: Draw) -> Callable[[Any], Any]:
+    """The draw from what is found there."""
+    return (lambda place: draw(place.now)) if isinstance(generator, NewGenerator) else draw
