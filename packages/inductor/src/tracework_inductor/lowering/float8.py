@@ -46,16 +46,17 @@ def converting(source: torch.dtype, target: torch.dtype, device: torch.device) -
     """From a value of one dtype to one of another."""
     if source == target:
         return lambda value: value
-    read, written = _decoding(source, device), _encoding(target)
+    keeps_signs = target in IN_BITS  # of NaN, which instructions of GPUs do not
+    read, written = _decoding(source, device.type == "cuda" and not keeps_signs), _encoding(target)
     return lambda value: written(read(value))
 
 
-def _decoding(dtype: torch.dtype, device: torch.device) -> Callable[[Any], Any]:
-    """From a value as loops hold it to one of a dtype that they compute with; newer GPUs have an instruction for that."""
+def _decoding(dtype: torch.dtype, at_once: bool) -> Callable[[Any], Any]:
+    """From a value as loops hold it to one of a dtype that they compute with. at_once: by what the device has for it."""
     if dtype not in IN_BITS:
         return lambda value: value
     f = _format(dtype)
-    if device.type == "cuda":
+    if at_once:
         return lambda value: ops.to_dtype(ops.bitcast(value, dtype), F32)
 
     def decoded(value: Any) -> Any:

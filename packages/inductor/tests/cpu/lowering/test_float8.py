@@ -16,6 +16,7 @@ from tracework_runtime import RuntimeOptions, Store, load
 from tracework_runtime.build import triton as triton_build
 from triton_programs import graph_of, rendered
 
+CUDA = torch.device("cuda", 0)
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 BYTES = torch.arange(256).to(torch.uint8)
 HALVES = torch.arange(65536, dtype=torch.int32).to(torch.int16)
@@ -47,7 +48,7 @@ def in_cpp(program: Callable[..., Any], inputs: list[torch.Tensor], tmp_path: Pa
 
 def in_triton(program: Callable[..., Any], inputs: list[torch.Tensor], tmp_path: Path) -> tuple[torch.Tensor, ...]:
     interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
-    host, kernels = rendered(graph_of(program, *inputs))
+    host, kernels = rendered(graph_of(program, *inputs, device=CUDA))
     assert len(kernels) == 1
     return interpreter.host_call(host, kernels, tmp_path)([x.clone() for x in inputs])
 
@@ -96,10 +97,10 @@ MOVES: dict[str, Callable[..., Any]] = {
     "a number for some": lambda x: prims.where(prims.gt(prims.convert(x, torch.float32), 0.0), x, -1.75),
     "gathered": lambda x: prims.roll(x, (3,), (1,)),
     "filled": lambda x: prims.where(
-        prims.lt(prims.convert(x, torch.float32), 0.0), prims.full((16, 16), 0.375, x.dtype, torch.device("cpu")), x
+        prims.lt(prims.convert(x, torch.float32), 0.0), prims.full((16, 16), 0.375, x.dtype, x.device), x
     ),
     "padded": lambda x: prims.pad(x, ((0, 0), (2, 1)), -0.625),
-    "indexed": lambda x: prims.index(x, (prims.convert(prims.iota(5, 3, 2, torch.int64, torch.device("cpu")), torch.int64),)),
+    "indexed": lambda x: prims.index(x, (prims.convert(prims.iota(5, 3, 2, torch.int64, x.device), torch.int64),)),
     "as bytes": lambda x: prims.add(prims.bitcast(x, torch.uint8), 1),
     "of bytes": lambda x: prims.bitcast(prims.bitwise_xor(prims.bitcast(x, torch.uint8), 0x80), x.dtype),
 }
@@ -154,7 +155,7 @@ def test_kernels_compile(capability, tmp_path):
     for dtype in (E4M3, E5M2):
         programs = [(quantised, torch.randn(12, 64)), (lambda x, d=dtype: prims.convert(x, d), torch.randn(100).bfloat16())]
         for program, x in [*programs, (MOVES["chosen"], BYTES.view(dtype).reshape(16, 16))]:
-            for kernel in TritonRenderer().pack(list(rendered(graph_of(program, x))[1].items())):
+            for kernel in TritonRenderer().pack(list(rendered(graph_of(program, x, device=CUDA))[1].items())):
                 jobs.append(
                     triton_build.request(kernel, "kernel", kernel.launch["configs"][0], triton_build.Variant(), capability)
                 )
