@@ -242,8 +242,6 @@ def _symbols(table: Any, conditions: int) -> list[str]:
     """The symbols of the sizes, and what was known of them before the graph was traced."""
     if table is None or not table.symbols:
         return []
-    if not all(map(table.has_hint, table.symbols)):
-        raise NotData("a size of it has no number, as mark_unbacked has it")
     from tracework_primops.literals import symbol_lines  # which no process needs that only loads
 
     return symbol_lines(table.symbols, table, conditions)

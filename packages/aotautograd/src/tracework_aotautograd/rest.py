@@ -18,7 +18,7 @@ import torch
 from torch import fx
 from tracework_primops import FakeMode, SymbolTable, TensorSpec
 from tracework_primops.literals import read_symbols
-from tracework_primops.symbols import Symbol
+from tracework_primops.symbols import Expr, Size, Symbol
 
 from . import _torch
 from .api import aot_compile, gradients_of, trained
@@ -108,8 +108,7 @@ class Rest:
 
     def _example(self, node: fx.Node, row: Any) -> Any:
         if row is None:
-            assert self._symbols is not None
-            return self._symbols.hint(node.meta["spec"].expr)
+            return _number(node.meta["spec"].expr, self._symbols)
         return _example(node, row, self._symbols)
 
     def _placeholders(self) -> list[fx.Node]:
@@ -165,12 +164,23 @@ def _fake(mode: FakeMode, spec: Any) -> Any:
     return None if spec is None else mode.table.to_symint(spec.expr)
 
 
+def _number(size: Size, symbols: SymbolTable | None) -> int:
+    """The size in the example inputs, or any where that depended on data: the graph is traced with the symbol then."""
+    if not isinstance(size, Expr):
+        return size
+    assert symbols is not None
+    return size.evaluate({s: symbols.hint(s) if symbols.has_hint(s) else max(s.lower or 0, _ANY) for s in size.free_symbols})
+
+
+_ANY = 8
+
+
 def _example(node: fx.Node, row: Sequence[Any], symbols: SymbolTable | None) -> Any:
     """A tensor without memory of which autograd says what it said of the example input."""
     if row[0] == "constant":
         return from_data(row[1])
     _, requires_grad, is_leaf, is_parameter, is_view, *_ = row
-    spec, number = node.meta["spec"], int if symbols is None else symbols.hint
+    spec, number = node.meta["spec"], partial(_number, symbols=symbols)
     made = torch.empty_strided([*map(number, spec.sizes)], [*map(number, spec.strides)], dtype=spec.dtype, device="meta")
     if is_parameter:
         return torch.nn.Parameter(made, requires_grad)

@@ -216,8 +216,8 @@ def read_symbols(lines: Iterable[str], with_table: bool) -> tuple[dict[str, Size
             span, _, hint = span.partition(" hint ")
             low, _, high = span.partition("..")
             names[name] = made = symbol(name, None if low == "None" else int(low), None if high == "None" else int(high))
-            if table is not None and hint:
-                table.adopt(made, int(hint))
+            if table is not None:
+                table.adopt(made, int(hint) if hint else None)
         elif kind == "condition" and table is not None:
             condition, _, origin = rest.partition(" of ")
             table.assume(parse_literal(condition, (), names), ast.literal_eval(origin))

@@ -86,9 +86,10 @@ class SymbolTable:
         """Whether any size is one."""
         return bool(self.origins or self._hints)
 
-    def adopt(self, known: Symbol, hint: int) -> None:
+    def adopt(self, known: Symbol, hint: int | None) -> None:
         """Take over a symbol made elsewhere (a parsed graph)."""
-        self._hints[known] = hint
+        if hint is not None:
+            self._hints[known] = hint
         letter, number = known.name[:1], known.name[1:]
         if letter in self._count and number.isdigit():
             self._count[letter] = max(self._count[letter], int(number) + 1)
