@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
-import torch.multiprocessing as mp
 import tracework
+from ranks import in_ranks, of_all_ranks
 
 LIMIT = timedelta(seconds=60)
 
@@ -124,11 +124,9 @@ def run(f: Callable[..., Any], rank: int, requires_grad: bool) -> list[torch.Ten
     return [*results, x]
 
 
-def compare(rank: int, store: str) -> None:
+def compare(rank: int) -> None:
     """All functions, in one of two processes."""
-    torch.set_num_threads(1)
     warnings.simplefilter("ignore", FutureWarning)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     texts: list[str] = []
     for f in FUNCTIONS:
         compiled = tracework.compile(f, fullgraph=True)
@@ -141,11 +139,9 @@ def compare(rank: int, store: str) -> None:
         run(tracework.compile(f, backend=lambda gm, inputs: texts.append(gm.code) or gm.forward), rank, True)
     expected, found = run(broken_in_between, rank, True), run(tracework.compile(broken_in_between), rank, True)
     torch.testing.assert_close(found, [e + 0 for e in expected])
-    digests: list[Any] = [None, None]
-    dist.all_gather_object(digests, hashlib.sha256("".join(texts).encode()).hexdigest())
+    digests = of_all_ranks(hashlib.sha256("".join(texts).encode()).hexdigest())
     assert len(texts) == 2 and digests[0] == digests[1], "ranks have other graphs"
-    dist.destroy_process_group()
 
 
 def test_collectives_in_two_processes(tmp_path):
-    mp.spawn(compare, (str(tmp_path / "store"),), nprocs=2)
+    in_ranks(compare, tmp_path)

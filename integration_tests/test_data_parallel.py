@@ -6,8 +6,8 @@ from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import tracework
+from ranks import in_ranks
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -154,14 +154,11 @@ def agree(rank):
         assert len(graphs) == expected
 
 
-def work(rank, store):
-    torch.set_num_threads(1)
+def work(rank):
     warnings.simplefilter("error", tracework.UncompiledWarning)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     for part in (train, overlap, agree):
         part(rank)
-    dist.destroy_process_group()
 
 
 def test_two_processes(tmp_path):
-    mp.spawn(work, (str(tmp_path / "store"),), nprocs=2)
+    in_ranks(work, tmp_path)

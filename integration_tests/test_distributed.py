@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 import tracework
+from ranks import in_ranks
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -68,13 +67,9 @@ def gradient(p: torch.Tensor) -> torch.Tensor:
     return p.grad.to_local() if hasattr(p.grad, "to_local") else p.grad
 
 
-def train(rank: int, store: str, device: str) -> None:
+def train(rank: int, device: str) -> None:
     """All pairs, in one of the two processes."""
-    if device == "cuda":
-        torch.cuda.set_device(rank)
     torch.set_default_device(device)
-    backend = {"cpu": "gloo", "cuda": "nccl"}[device]
-    dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=2)
     for make_plain, make_compiled in PAIRS.values():
         models = make_plain(), make_compiled()
         optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01, foreach=False) for m in models]
@@ -92,7 +87,6 @@ def train(rank: int, store: str, device: str) -> None:
             for optimizer in optimizers:
                 optimizer.step()
         assert counters().get("load", 0) > graphs
-    dist.destroy_process_group()
 
 
 TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -100,4 +94,4 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=TWO_GPUS)])
 def test_training_in_two_processes(tmp_path, device):
-    mp.spawn(train, (str(tmp_path / "store"), device), nprocs=2)
+    in_ranks(train, tmp_path, device, device=device)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 import tracework
+from ranks import in_ranks, of_all_ranks
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -343,12 +343,10 @@ def whole_of(tensor: torch.Tensor) -> DTensor:
     return distribute_tensor(tensor, MESH, [Replicate()], src_data_rank=None)
 
 
-def compare(rank: int, store: str) -> None:
+def compare(rank: int) -> None:
     """All of it, in one of two processes."""
     global MESH
-    torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     MESH = init_device_mesh("cpu", (2,), mesh_dim_names=("all",))
     texts: list[str] = []
     for f in FUNCTIONS:
@@ -370,11 +368,9 @@ def compare(rank: int, store: str) -> None:
         check(run(tracework.compile(f, fullgraph=True), Shard(0)), run(f, Shard(0)), f.__name__)
     for make in (columns_and_rows, sequences):
         train(make)
-    digests: list[Any] = [None, None]
-    dist.all_gather_object(digests, hashlib.sha256("".join(texts).encode()).hexdigest())
+    digests = of_all_ranks(hashlib.sha256("".join(texts).encode()).hexdigest())
     assert len(texts) == 2 * len(FUNCTIONS) and digests[0] == digests[1], "ranks have other graphs"
-    dist.destroy_process_group()
 
 
 def test_distributed_tensors_in_two_processes(tmp_path):
-    mp.spawn(compare, (str(tmp_path / "store"),), nprocs=2)
+    in_ranks(compare, tmp_path)

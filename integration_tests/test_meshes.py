@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 import tracework
+from ranks import in_ranks, of_all_ranks
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -183,11 +183,9 @@ def losses(model: nn.Module) -> torch.Tensor:
     return torch.stack(found)
 
 
-def compare(rank: int, store: str) -> None:
+def compare(rank: int) -> None:
     """All of it, in one of the processes."""
     global MESH, GRID
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD)
     MESH = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     GRID = distribute_tensor(torch.arange(24.0).reshape(4, 6), MESH, [Shard(0), Shard(1)], src_data_rank=None)
     for f in FUNCTIONS:
@@ -197,12 +195,10 @@ def compare(rank: int, store: str) -> None:
     for name, make in MODELS.items():
         before = counters().get("load", 0)
         found = losses(make(True))
-        graphs: list[Any] = [None] * WORLD
-        dist.all_gather_object(graphs, counters().get("load", 0) - before)
+        graphs = of_all_ranks(counters().get("load", 0) - before)
         assert graphs == [graphs[0]] * WORLD and graphs[0], (name, graphs)
         torch.testing.assert_close(found, losses(make(False)), msg=lambda text, name=name: f"{name}: {text}")
-    dist.destroy_process_group()
 
 
 def test_four_processes(tmp_path):
-    mp.spawn(compare, (str(tmp_path / "store"),), nprocs=WORLD)
+    in_ranks(compare, tmp_path, ranks=WORLD)

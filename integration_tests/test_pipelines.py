@@ -4,9 +4,8 @@ the first step."""
 from typing import Any
 
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 import tracework
+from ranks import in_ranks
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from tracework_runtime import counters
@@ -48,17 +47,14 @@ def trained(rank: int, schedule: Any, compiled: bool) -> tuple[list[torch.Tensor
     return found, graphs
 
 
-def compare(rank: int, store: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+def compare(rank: int) -> None:
     for schedule in (ScheduleGPipe, Schedule1F1B):
         before = counters().get("load", 0)
         expected, _ = trained(rank, schedule, compiled=False)
         found, graphs = trained(rank, schedule, compiled=True)
         torch.testing.assert_close(found, expected, msg=lambda text, schedule=schedule: f"{schedule.__name__}: {text}")
         assert before < graphs[0] == graphs[-1], (schedule.__name__, before, graphs)
-    dist.destroy_process_group()
 
 
 def test_two_stages(tmp_path: Any) -> None:
-    mp.spawn(compare, (str(tmp_path / "store"),), nprocs=2)
+    in_ranks(compare, tmp_path)
