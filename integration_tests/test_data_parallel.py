@@ -128,20 +128,29 @@ def train(rank):
 
 
 def overlap(rank):
-    """What a bucket holds is sent before the backward has come to its end."""
-    events = []
+    """Each bucket is sent when the stage of the backward has run that gives its gradients, and before what the next one computes."""
+    events, names = [], {}
 
     def hook(state, bucket):
-        events.append("bucket")
+        events.append(sorted(names[id(parameter)] for parameter in bucket.parameters()))
         return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
 
-    computed = stages.Chain._next
-    stages.Chain._next = lambda chain, number, link: events.append("stage") or computed(chain, number, link)
-    model = around(True, hook, **SMALL)
-    for _ in range(3):
-        events.clear()
-        model(torch.randn(8, 8)).sum().backward()
-    assert events[:3] == ["stage", "bucket", "stage"], events
+    def computing(chain, number, link):
+        events.append(number)
+        return computed(chain, number, link)
+
+    computed, stages.Chain._next = stages.Chain._next, computing
+    for make in (around, inside):
+        model = make(True, **SMALL)
+        model.register_comm_hook(None, hook)
+        names.update((id(parameter), name) for name, parameter in model.named_parameters())
+        for _ in range(3):
+            events.clear()
+            model(torch.randn(8, 8), True).sum().backward()
+        assert len(events) == 6 and events[::2] == [0, 1, 2], events
+        sent = [name.removeprefix("module.").removeprefix("_orig_mod.") for bucket in events[1::2] for name in bucket]
+        assert sorted(sent) == sorted(name for name, _ in Network().named_parameters()), events
+    stages.Chain._next = computed
 
 
 def agree(rank):
