@@ -24,7 +24,7 @@ import torch
 
 from .. import _C, _torch
 from ..code_origin import is_of_torch
-from .addresses import address_of, digest_of_attribute, digest_of_code, digest_of_member
+from .addresses import address_of, asked_of, digest_of_attribute, digest_of_code, digest_of_member
 from .classes import HEAP_TYPE, IMMUTABLE, attributes_of, find, module_of
 from .store import NotPortable
 
@@ -140,7 +140,8 @@ class _Reading:
                 self._spaces[f"{module_of(cls)}.{cls.__qualname__}"] = cls
             return address_of(cls)
         if issubclass(cls, enum.Enum):
-            return [address_of(cls), [digest_of_member(member) for member in cls.__members__.values()]]
+            members = [digest_of_member(member) for member in cls.__members__.values()]
+            return [address_of(cls), members, [self.reached(each) for each in asked_of(cls)]]
         attributes = sorted((name, static) for name, static in attributes_of(cls).items() if name not in _SAYS_NOTHING)
         above = [self.reached(base) for base in (type(cls), *cls.__bases__)]
         return [module_of(cls), cls.__qualname__, above, [(name, self.reached(static)) for name, static in attributes]]

@@ -30,6 +30,14 @@ class Answering(enum.Enum):
         return math.pi
 
 
+class Searched(enum.StrEnum):
+    RED = "red"
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.RED
+
+
 class Holder:
     @property
     def size(self):
@@ -57,7 +65,18 @@ def inside():
 PLACED = (
     *(inside, inside.__wrapped__, inside.__wrapped__.__wrapped__),
     *(torch, torch.nn.Linear, torch.nn.functional.gelu, torch.nn.functional.interpolate, torch.arange, torch.Tensor.view),
-    *(math.sin, operator.add, len, dict, type(lambda: 0), Colour, Colour.RED, Holder.__dict__["size"], Holder.__dict__["plain"]),
+    *(
+        math.sin,
+        operator.add,
+        len,
+        dict,
+        type(lambda: 0),
+        Colour,
+        Colour.RED,
+        Searched.RED,
+        Holder.__dict__["size"],
+        Holder.__dict__["plain"],
+    ),
     *(sys.modules, vars(math), torch.Tensor.__add__, torch.nn.Linear.forward, functools.partial, type(torch.backends)),
 )
 
@@ -84,6 +103,13 @@ class Fields:
 
 def test_a_digest_names_no_place_in_memory():
     assert "0x" not in "".join(digest_of_attribute(each) for each in special_names(Fields).values())
+
+
+def test_what_an_enumeration_calls_is_part_of_the_address_of_a_member(monkeypatch):
+    address = address_of(Searched.RED)
+    monkeypatch.setattr(Searched, "_missing_", classmethod(lambda cls, value: None))
+    with pytest.raises(Changed):
+        object_at(address)
 
 
 def test_an_address_of_something_else_now(monkeypatch):
