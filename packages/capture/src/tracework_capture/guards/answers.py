@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from ..formulas import ERRORS, formula_function
-from .addresses import Predicate
+from .portable import Predicate
 from .store import NotPortable
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, complex)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .addresses import Predicate
+from .portable import Predicate
 
 
 def is_default(generator: torch.Generator) -> bool:

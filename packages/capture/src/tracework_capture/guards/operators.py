@@ -24,8 +24,9 @@ import torch
 
 from .. import _C, _torch
 from ..code_origin import is_of_torch
-from .addresses import address_of, asked_of, digest_of_attribute, digest_of_code, digest_of_member
+from .addresses import address_of, asked_of, digest_of_attribute, digest_of_member
 from .classes import HEAP_TYPE, IMMUTABLE, attributes_of, find, module_of
+from .functions import digest_of_code
 from .store import NotPortable
 
 TORCHS = ("aten", "prims", "prim")

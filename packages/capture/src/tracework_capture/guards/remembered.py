@@ -11,9 +11,11 @@ import torch
 from .. import _C
 from ..atoms import is_atom
 from ..signals import let_through
-from .addresses import Changed, Predicate, address_of, digest_of_attribute
+from .addresses import address_of, digest_of_attribute
 from .guard import payload_key
 from .kinds import same_constant
+from .paths import Changed
+from .portable import Predicate
 
 _CONTAINERS = (tuple, list, dict, set, frozenset)
 

@@ -7,7 +7,10 @@ import types
 import typing
 from typing import Any
 
-from .addresses import Changed, Predicate, address_of, digest_of_attribute, digest_of_code
+from .addresses import address_of, digest_of_attribute
+from .functions import digest_of_code
+from .paths import Changed
+from .portable import Predicate
 from .store import NotPortable
 
 _LONGEST_CHAIN = 500

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .._torch.modes import torch_functions_are_on, torch_functions_off
-from .addresses import Predicate
 from .guard import TensorFacts
 from .kinds import tensor_sizes
+from .portable import Predicate
 
 
 class IsSubclassTensor(Predicate):

@@ -31,8 +31,10 @@ from ..graph.captured_call import CapturedCall
 from ..graph.changed_inputs import Draw, in_modes, with_changed_inputs
 from ..guards import operators as _operators  # noqa: F401  # addresses asks it, and nothing is imported while a program is traced
 from ..guards.access import Scope, fetch
-from ..guards.addresses import Asks, Changed, Reader, Writer, digest_of_code, file_of, function_of_code
+from ..guards.functions import digest_of_code, file_of, function_of_code
 from ..guards.guard import Guard
+from ..guards.paths import Changed
+from ..guards.portable import Asks, Reader, Writer
 from ..guards.program import check_guard, program_of
 from ..guards.remembered import Remembered
 from ..guards.report import explain_failure, recompile_reason

@@ -11,8 +11,9 @@ from types import FunctionType, ModuleType
 
 import pytest
 import torch
-from tracework_capture.guards.addresses import Changed, address_of, object_at
+from tracework_capture.guards.addresses import address_of, object_at
 from tracework_capture.guards.operators import digest_of_operator
+from tracework_capture.guards.paths import Changed
 from tracework_capture.guards.store import NotPortable
 
 FACTOR = 2

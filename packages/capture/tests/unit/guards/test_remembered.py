@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from tracework_capture.guards.addresses import Changed
+from tracework_capture.guards.paths import Changed
 from tracework_capture.guards.remembered import Remembered
 from tracework_capture.guards.store import NotPortable
 

@@ -3,7 +3,7 @@
 import functools
 
 import pytest
-from tracework_capture.guards.addresses import Changed
+from tracework_capture.guards.paths import Changed
 from tracework_capture.guards.signatures import SameSignature, signature_facts
 from tracework_capture.guards.store import NotPortable
 

@@ -12,7 +12,7 @@ from ... import _C
 from ..._torch.modes import disabled_torch_function
 from ..._torch.operators import CustomOpDef, OpOverload, OpOverloadPacket, program_of_triton_operator
 from ...graph.wrapped import is_wrapper
-from ...guards.addresses import BREAKING
+from ...guards.functions import BREAKING
 from ...marks import Mark, mark_of
 from ...sources import Attr, Const, Source
 from ..objects.controls import marked_value
