@@ -943,3 +943,49 @@ def test_what_is_drawn_from_generators(process: Process, name: str) -> None:
         process.start(DRAWING)
         process.call(sys.modules["stored_program"].of_torch, X, torch.default_generator)
         assert process.captures
+
+
+TRANSFORMED = """
+import torch
+
+def doubled(x):
+    return x.cumsum(0) * 2
+
+def product(x, y):
+    return (x * x * y * y * y).sum()
+
+def made():
+    return torch.func.vmap(lambda x: doubled(x), in_dims=0), torch.func.grad(lambda *given: product(*given), argnums=0)
+
+class Held:
+    each = torch.vmap(doubled, in_dims=0)
+    of_one = torch.func.jacrev(product, argnums=0)
+    second = torch.func.hessian(product)
+
+def run(x, functions):
+    each, gradient = functions
+    held = Held.second(x, x)
+    return each(x), gradient(x, x), Held.each(x), Held.of_one(x, x + 1), held
+"""
+TRANSFORMS = {
+    # texts of the first process -> of the second, which captures unless they are the same
+    "nothing": ("", ""),
+    "dims": ("lambda x: doubled(x), in_dims=0", "lambda x: doubled(x), in_dims=1"),
+    "dims of what a class holds": ("vmap(doubled, in_dims=0)", "vmap(doubled, in_dims=1)"),
+    "which gradient": ("product(*given), argnums=0", "product(*given), argnums=1"),
+    "which gradient of what a class holds": ("product, argnums=0", "product, argnums=1"),
+    "what is transformed": ("lambda x: doubled(x)", "lambda x: doubled(x) + 1"),
+    "what that calls": ("x.cumsum(0) * 2", "x.cumsum(0) * 3"),
+    "another function": ("jacrev(product", "jacrev(lambda x, y: product(x, y) * 2"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), TRANSFORMS.values(), ids=TRANSFORMS)
+def test_functions_that_were_transformed_before(process: Process, old: str, new: str) -> None:
+    x = torch.arange(9.0).view(3, 3)
+    for text in (TRANSFORMED, TRANSFORMED.replace(old, new)):
+        module = process.start(text)
+        functions = module.made()
+        found, expected = process.call(module.run, x, functions), module.run(x, functions)
+        assert all(map(torch.allclose, found, expected))
+    assert bool(process.captures) == bool(old)

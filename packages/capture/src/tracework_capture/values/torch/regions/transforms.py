@@ -17,7 +17,7 @@ from tracework_primops import FakeTensor
 
 from ....graph.regions import TransformCall
 from ....graph.undo import storages_of
-from ....sources import Const
+from ....sources import CellContents, Const
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
 from ...protocol.calls import Handler, calls
@@ -308,14 +308,19 @@ def transform_row(kind: str) -> Handler:
 
 
 def transformed_before(kind: str) -> Callable[..., Any]:
-    """A call of a transformed function that was made outside of the traced program."""
+    """A call of a transformed function that was made outside of the traced program. What it holds is guarded where it is, as another process
+    finds nothing but its code the same."""
 
     def row(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        held = dict(zip(function.__code__.co_freevars, (c.cell_contents for c in function.__closure__)))
+        transformed = Const(function, function.__qualname__)
+        names = inspect.signature(getattr(torch.func, kind)).parameters.keys() - {"_preallocate_and_copy"}
+        held = {
+            name: frame.wrap(cell.cell_contents, CellContents(transformed, place))
+            for place, (name, cell) in enumerate(zip(function.__code__.co_freevars, function.__closure__))
+            if name in names
+        }
         inner = held.pop("func")
-        names = inspect.signature(getattr(torch.func, kind)).parameters
-        options = {k: v for k, v in held.items() if k in names and k != "_preallocate_and_copy"}
-        return TRANSFORMS[kind](frame, frame.wrap(inner, Const(inner)), options, list(args), kwargs)
+        return TRANSFORMS[kind](frame, inner, {k: force_plain(frame, v) for k, v in held.items()}, list(args), kwargs)
 
     return row
 
