@@ -44,13 +44,18 @@ def in_turn(stages: Sequence[StageFacts], runs: Sequence[Compiled], values: list
         for number in stage.takes:
             if last[number] == place:  # freed by the stage, which empties the list that it is given
                 values[number] = None
-        found = list(run(given))
-        count = len(stage.gradients)
-        values += found[count:]
-        del found[count:]
-        for number in stage.lent:  # whoever gets a gradient may write to it
-            found[number] = found[number].clone()
-        yield found
+        yield _gradients(stage, run, given, values)  # which nothing here refers to: the engine copies what it does not have alone
+
+
+def _gradients(stage: StageFacts, run: Compiled, given: list[Any], values: list[Any]) -> list[Any]:
+    """Those of one stage; what it hands on is put at the end of the values."""
+    found = list(run(given))
+    count = len(stage.gradients)
+    values += found[count:]
+    del found[count:]
+    for number in stage.lent:  # whoever gets a gradient may write to it
+        found[number] = found[number].clone()
+    return found
 
 
 def stage_by_stage(stages: Sequence[StageFacts], runs: Sequence[Compiled], whole: Whole) -> Callable[[list[Any]], Any]:

@@ -55,12 +55,19 @@ class Run:
             [values[0].clone().requires_grad_(fn is not written), *(nn.Parameter(v.clone()) for v in values[1:])]
             for _ in range(2)
         ]
-        self.order, self.programs, stages = [], [], 0
+        self.order, self.programs, self.made, stages = [], [], set(), 0
 
         def compiler(gm, spec):
             nonlocal stages
             name, stages = f"stage {stages}", stages + (spec.role == "backward")
-            return lambda inputs: self.order.append(name) or gm(*inputs)
+
+            def computed(inputs):
+                self.order.append(name)
+                results = gm(*inputs)
+                self.made |= {result.data_ptr() for result in results}
+                return results
+
+            return computed
 
         made = partial(graph, fn, 4)
         options = aot.AotOptions(fallback=False, buckets=buckets)
@@ -123,6 +130,13 @@ def test_parameters_of_a_stage_have_their_gradients_before_the_next_one_is_compu
     assert len(stages) == 3 and stages == sorted(stages)
     assert made.order[stages[0] + 1 : stages[1]] == ["v"] and made.order[stages[1] + 1 : stages[2]] == ["b"]
     assert {*made.order[stages[2] + 1 :]} == {"w", "x"}
+
+
+def test_gradients_that_nobody_else_needs_are_not_copied(run):
+    made = run(layers)
+    loss_of(made.call(*made.sets[1])).backward()
+    _, w, v, _ = made.sets[1]
+    assert {w.grad.data_ptr(), v.grad.data_ptr()} <= made.made
 
 
 def test_who_has_a_gradient_may_write_to_its_parameter(run):
