@@ -56,7 +56,7 @@ class Sizes:
     length: int = 128
 
 
-SIZES = {"small": Sizes(), "full": Sizes(layers=12, width=1024, vocabulary=32000, batch=8, length=1024)}
+SIZES = {"small": Sizes(), "full": Sizes(layers=6, width=4096, vocabulary=32000, batch=4, length=2048)}
 HEAD = 64
 """Width of a head of attention."""
 
@@ -260,7 +260,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     device, kind = job["device"], SPREADS[job["spread"]]
     mesh = kind.mesh(device)
     torch.manual_seed(0)
-    reference = MODELS[job["model"]](SIZES[job["scale"]]).to(device, DTYPES[job["dtype"]])
+    with torch.device(device):
+        reference = MODELS[job["model"]](SIZES[job["scale"]]).to(DTYPES[job["dtype"]])
     group = mesh.get_local_rank("dp") if "dp" in kind.axes else 0
     batches = batches_of(job, group)
     result: dict[str, Any] = {**job, "ways": {}}
