@@ -9,7 +9,7 @@ import queue
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +25,18 @@ from benchmarks.models import MODELS
 SYSTEMS = ("torch.compile", "tracework")
 RESULTS = Path(__file__).parent / "results"
 console = Console(width=180)
+DIRECTIONS = {"infer": (False,), "train": (True,), "both": (False, True)}
+"""What is asked for -> whether it is training."""
+
+
+def written(rows: Iterable[dict[str, Any]], path: Path, *head: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each row as soon as it is a line of the file, which begins with others."""
+    with path.open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in head)
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            yield row
 
 
 def settings_of(caches: Path) -> dict[str, str]:
@@ -155,16 +167,17 @@ def main(
         raise typer.BadParameter(f"unknown model {unknown[0]!r}; known: {', '.join(MODELS)}")
     path = output or RESULTS / f"{device}-{dtype}-{scale}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
+    common = dict(device=device, dtype=dtype, scale=scale, mode=mode, seconds=seconds)
+    jobs = [
+        dict(model=name, system=system, training=training, **common)
+        for name in names
+        for training in DIRECTIONS[steps]
+        for system in systems.split(",")
+    ]
     rows = []
-    with path.open("w") as file:
-        for name in names:
-            for training in {"infer": (False,), "train": (True,)}.get(steps, (False, True)):
-                for system in systems.split(","):
-                    job = dict(model=name, system=system, device=device, dtype=dtype, scale=scale, training=training)
-                    rows.append(cold_and_warm({**job, "mode": mode, "seconds": seconds}))
-                    file.write(json.dumps(rows[-1]) + "\n")
-                    file.flush()
-                    console.print(_line(rows[-1]))
+    for row in written(map(cold_and_warm, jobs), path):
+        rows.append(row)
+        console.print(_line(row))
     console.print(table_of(rows))
     for line in geomeans(rows):
         console.print(line)
@@ -175,7 +188,6 @@ def write_all(
     jobs: list[dict[str, Any]], module: str, table: Callable[[list[dict[str, Any]]], Table], path: Path, gpus: int
 ) -> None:
     """A table of measurements, one at a time on each of so many GPUs; each one writes its line of JSON as it ends."""
-    rows = []
     free: queue.SimpleQueue[int] = queue.SimpleQueue()
     for gpu in range(gpus):
         free.put(gpu)
@@ -187,11 +199,9 @@ def write_all(
         finally:
             free.put(gpu)
 
-    with path.open("w") as file, tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(gpus) as pool:
-        for done in as_completed([pool.submit(run, job, Path(folder)) for job in jobs]):
-            rows.append(done.result())
-            file.write(json.dumps(rows[-1]) + "\n")
-            file.flush()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(gpus) as pool:
+        running = [pool.submit(run, job, Path(folder)) for job in jobs]
+        rows = [*written((done.result() for done in as_completed(running)), path)]
     console.print(table(rows))
     console.print(f"wrote {path}")
 

@@ -28,7 +28,7 @@ import torch
 import typer
 from rich.table import Table
 
-from benchmarks.__main__ import RESULTS, console, run_worker, settings_of
+from benchmarks.__main__ import DIRECTIONS, RESULTS, console, run_worker, settings_of, written
 from benchmarks.limit import limit_of
 from benchmarks.models import build, names_of
 from benchmarks.profile import top_kernels
@@ -178,8 +178,7 @@ def main(
     names = names_of(models)
     chosen = ways.split(",")
     common = dict(device=device, dtype=dtype, scale=scale, batch=batch, ways=chosen, profile=profile)
-    directions = {"infer": (False,), "train": (True,)}.get(steps, (False, True))
-    jobs = [dict(model=name, training=training, **common) for training in directions for name in names]
+    jobs = [dict(model=name, training=training, **common) for training in DIRECTIONS[steps] for name in names]
     filled: dict[tuple[str, bool], dict[str, Any]] = {}
     path = output or RESULTS / f"{device}-{dtype}-{scale}-compare.jsonl"
     with TemporaryDirectory() as temporary:
@@ -192,16 +191,17 @@ def main(
                     console.print(row["model"], "train" if row["training"] else "infer", row.get("failed", ""), found)
         os.environ.update(settings_of(caches))
         rows = []
-        with path.open("w") as file:
-            file.write(json.dumps(description(device)) + "\n")
-            for job in jobs if seconds else ():
-                rows.append(alone({**job, "seconds": seconds}))
-                for way, row in filled.get((job["model"], job["training"]), {}).items():
-                    if "first_call_s" in row:
-                        rows[-1].get("ways", {}).setdefault(way, {})["cold_s"] = row["first_call_s"]
-                file.write(json.dumps(rows[-1]) + "\n")
-                file.flush()
-                console.print(table_of(rows[-1:], chosen))
+
+        def measured(job: dict[str, Any]) -> dict[str, Any]:
+            found = alone({**job, "seconds": seconds})
+            for way, row in filled.get((job["model"], job["training"]), {}).items():
+                if "first_call_s" in row:
+                    found.get("ways", {}).setdefault(way, {})["cold_s"] = row["first_call_s"]
+            return found
+
+        for row in written(map(measured, jobs if seconds else ()), path, description(device)):
+            rows.append(row)
+            console.print(table_of([row], chosen))
     console.print(table_of(rows, chosen))
     for line in ratios(rows, chosen):
         console.print(line)

@@ -33,7 +33,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.__main__ import RESULTS, console, settings_of
+from benchmarks.__main__ import RESULTS, console, settings_of, written
 from benchmarks.compare import description
 from benchmarks.worker import DTYPES, compiler, timed
 
@@ -369,15 +369,12 @@ def main(
     """Prints a table and writes JSON lines."""
     common = dict(device=device, dtype=dtype, scale=scale, ways=ways.split(","), ranks=ranks, steps=steps, rounds=rounds)
     path = output or RESULTS / f"{device}-{dtype}-{scale}-{ranks}-ranks.jsonl"
+    jobs = [dict(model=model, spread=spread, **common) for spread in spreads.split(",") for model in models.split(",")]
     rows = []
-    with TemporaryDirectory() as temporary, path.open("w") as file:
-        file.write(json.dumps(description(device)) + "\n")
-        for spread in spreads.split(","):
-            for model in models.split(","):
-                rows.append(run_job(dict(model=model, spread=spread, **common), folder or Path(temporary)))
-                file.write(json.dumps(rows[-1]) + "\n")
-                file.flush()
-                console.print(table_of(rows[-1:], ways.split(",")))
+    with TemporaryDirectory() as temporary:
+        for row in written((run_job(job, folder or Path(temporary)) for job in jobs), path, description(device)):
+            rows.append(row)
+            console.print(table_of([row], ways.split(",")))
     console.print(table_of(rows, ways.split(",")))
 
 

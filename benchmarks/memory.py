@@ -22,7 +22,7 @@ from typing import Annotated, Any, Protocol
 import typer
 from rich.table import Table
 
-from benchmarks.__main__ import RESULTS, console, run_worker
+from benchmarks.__main__ import DIRECTIONS, RESULTS, console, run_worker, written
 from benchmarks.models import build, names_of
 from benchmarks.worker import DTYPES, Step, compiler
 
@@ -112,21 +112,18 @@ def main(
 ) -> None:
     """Prints a table and writes JSON lines."""
     chosen = ways.split(",")
-    directions = {"infer": (False,), "train": (True,)}.get(steps, (False, True))
     jobs = [
         dict(model=model, dtype=dtype, scale=scale, batch=int(batch) or None, training=training, ways=chosen)
-        for training in directions
+        for training in DIRECTIONS[steps]
         for batch in batches.split(",")
         for model in names_of(models)
     ]
     rows = []
     path = output or RESULTS / f"cpu-{dtype}-{scale}-peaks.jsonl"
-    with TemporaryDirectory() as temporary, path.open("w") as file:
-        for job in jobs:
-            rows.append(measured_apart(job, folder or Path(temporary)))
-            file.write(json.dumps(rows[-1]) + "\n")
-            file.flush()
-            console.print(table_of(rows[-1:], chosen))
+    with TemporaryDirectory() as temporary:
+        for row in written((measured_apart(job, folder or Path(temporary)) for job in jobs), path):
+            rows.append(row)
+            console.print(table_of([row], chosen))
     console.print(table_of(rows, chosen))
 
 
