@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .. import _C
 from ..bytecode.code import code_info
 from ..bytecode.resume import original_place
+from ..code_origin import is_of_torch
 from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
 from ..graph.checks import Recording
 from ..graph.mutations import MutationLog
@@ -326,6 +327,6 @@ class SymbolicFrame(Attempt):
     def user_location(self) -> str:
         """file:line in function, of the innermost frame that is neither torch's nor a polyfill's."""
         frame = self
-        while frame.parent is not None and (frame.is_polyfill or "/torch/" in frame.code.co_filename):
+        while frame.parent is not None and (frame.is_polyfill or is_of_torch(frame.code)):
             frame = frame.parent
         return f"{frame.options.place(frame.code, frame.info.line(frame.current))} in {frame.code.co_name}"

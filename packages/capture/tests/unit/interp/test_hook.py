@@ -633,3 +633,24 @@ def test_a_handler_raises_in_the_program_though_its_signal_came_during_a_collect
         os.close(read)
         signal.signal(signal.SIGIO, before)
         gc.callbacks += others
+
+
+PROGRAM = """
+import torch
+
+def activated(x):
+    return torch.nn.functional.gelu(x)
+
+def program(x):
+    return activated(torch.nn.Identity()(x) * 2)
+"""
+
+
+@pytest.mark.parametrize("folder", ["/home/someone/net", "/home/someone/torch/examples", "/home/torch"])
+def test_operators_are_of_the_innermost_line_that_is_not_torchs(folder):
+    scope = {}
+    exec(compile(PROGRAM, f"{folder}/net.py", "exec"), scope)
+    graphs = []
+    capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(scope["program"])(torch.ones(2))
+    lines = [node.meta["stack"] for node in graphs[0].graph.nodes if node.op == "call_function"]
+    assert lines == [f"{folder}/net.py:8 in program", f"{folder}/net.py:5 in activated"]
