@@ -200,8 +200,11 @@ def _made_address(obj: Any, kind: Any) -> list[Any] | None:
     for module, name in _GENERATORS:
         if vars(sys.modules.get(module, operator)).get(name) is obj:
             return ["builtin", module, name]
-    if kind.__module__ == "numpy" or kind.__name__ == "cython_function_or_method" and obj.__module__.startswith("numpy."):
-        path = path_to(obj, "numpy", getattr(obj, "__name__", None)) or path_to(obj, obj.__module__, obj.__qualname__)
+    if kind.__module__ == "numpy":
+        path = path_to(obj, "numpy", getattr(obj, "__name__", None))
+        return None if path is None else ["builtin", *path]
+    if kind.__name__ == "cython_function_or_method" and obj.__module__.startswith("numpy."):
+        path = path_to(obj, obj.__module__, obj.__qualname__)
         return None if path is None else ["builtin", *path]
     if issubclass(kind, _torch.operators.HigherOrderOperator):
         is_torchs = module_of(kind).partition(".")[0] == "torch" and getattr(torch.ops.higher_order, obj.name(), None) is obj

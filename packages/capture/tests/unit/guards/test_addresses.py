@@ -9,6 +9,7 @@ import operator
 import sys
 import typing
 
+import numpy
 import pytest
 import torch
 from tracework_capture.guards.addresses import address_of, digest_of_attribute, object_at
@@ -118,3 +119,22 @@ def test_an_address_of_something_else_now(monkeypatch):
         object_at(address)
     with pytest.raises(Changed):
         object_at(["module", "no_such_module"])
+
+
+NUMPYS = {
+    # what a program may have of NumPy -> whether it is found in another process
+    "a function": (numpy.sum, True),
+    "a method in C": (numpy.random.Generator.normal, True),
+    "the generator of its functions": (numpy.random.mtrand._rand, True),
+    "a generator": (numpy.random.default_rng(), False),
+    "an int": (numpy.int64(3), False),
+}
+
+
+@pytest.mark.parametrize(("obj", "is_found"), NUMPYS.values(), ids=NUMPYS)
+def test_objects_of_numpy(obj, is_found):
+    if not is_found:
+        with pytest.raises(NotPortable, match="has no address"):
+            address_of(obj)
+    else:
+        assert object_at(json.loads(json.dumps(address_of(obj)))) is obj
