@@ -39,7 +39,7 @@ class Package:
 
 PACKAGES = (
     Package("primops"),
-    Package("runtime", test_tools=("triton",)),
+    Package("runtime", test_tools=("triton", "redis")),
     Package("capture", ("primops",), test_tools=MODEL_TOOLS),
     Package("aotautograd", ("primops",)),
     Package("inductor", ("primops", "runtime"), test_tools=("triton",)),

@@ -67,7 +67,9 @@ ENVIRONMENT: Mapping[str, Variable] = {
         "cache folders that are only read, such as an image's, between colons; asked for what the own one does not have",
     ),
     "TRACEWORK_CACHE_SHARED": Variable(
-        "cache_shared", str, "folder, or address such as s3://bucket/cache, that machines share; it takes TRACEWORK_CACHE_KEY"
+        "cache_shared",
+        str,
+        "folder, or address such as s3://bucket/cache or redis://host:6379/0, that machines share; it takes TRACEWORK_CACHE_KEY",
     ),
     "TRACEWORK_CACHE": Variable("cache", _flag, "0: neither read nor write the disk cache"),
     "TRACEWORK_CXX": Variable("cxx", str, "the C++ compiler to use for CPU kernels"),

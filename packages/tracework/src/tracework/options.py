@@ -44,7 +44,7 @@ class Options:
         cache_dir: folder of the disk cache.
         cache_key: file of the key that seals the disk cache's entries; empty: the user's own.
         cache_layers: cache folders that are only read, between colons, asked in this order for what cache_dir does not have.
-        cache_shared: folder, or address such as s3://bucket/cache (by fsspec), that machines share; it takes a cache_key that they have in common.
+        cache_shared: folder, or address (s3://bucket/cache, redis://host:6379/0), that machines share; it takes a cache_key that they have in common.
         cxx: C++ compiler; empty finds one.
         check_operators: whether the first call of an operator of the program is compared with its schema: "off", "warn" or "raise".
         suppress_errors: run a graph uncompiled, with a warning, when its compilation fails, whatever the backend.

@@ -1,5 +1,5 @@
 """Places that are asked for what the own store does not have: folders that are only read, such as those of an image, and one place that
-machines share, a folder or what fsspec has a file system for.
+machines share: a folder, a Redis server, or what fsspec has a file system for.
 
 The entries of a folder below are trusted as its files are, which only the user or root can have written; where a key was named, they have to
 be sealed with it. A shared place can be written by whoever reaches it, so that there every entry is sealed with a key that was named.
@@ -80,7 +80,9 @@ class SharedPlace:
         """Raises CacheUnsafe where there is no such file system."""
         self.address = address
         self._seal = seal
-        self._files: _Files = _Folder(address) if "://" not in address else _of_fsspec(address)
+        self._files: _Files = (
+            _OF_ADDRESS.get(address.partition("://")[0], _of_fsspec)(address) if "://" in address else _Folder(address)
+        )
 
     def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
         """The content of an entry, or None where there is none that can be trusted."""
@@ -190,6 +192,41 @@ def _of_fsspec(address: str) -> _OfFsspec:
             f"the shared cache {address} cannot be opened: {type(error).__name__}: {error}",
             advice=f"install what fsspec needs for {protocol}://, or name a folder",
         ) from error
+
+
+class _OfRedis:
+    """A Redis server: each entry a value under its name, which the server forgets as it was told to."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def read(self, name: str) -> bytes:
+        content: bytes | None = self._client.get(f"tracework/{name}")
+        if content is None:
+            raise FileNotFoundError(name)
+        return content
+
+    def write(self, name: str, data: bytes) -> None:
+        self._client.set(f"tracework/{name}", data)
+
+
+def _of_redis(address: str) -> _OfRedis:
+    try:
+        import redis
+    except ImportError as error:
+        raise CacheUnsafe(
+            f"the shared cache {address} needs redis, which is not installed", advice="pip install 'tracework-runtime[redis]'"
+        ) from error
+    try:
+        return _OfRedis(redis.Redis.from_url(address, socket_connect_timeout=_PATIENCE, socket_timeout=_PATIENCE))
+    except ValueError as error:
+        raise CacheUnsafe(f"{address} is no address of a Redis server: {error}", advice="redis://HOST:PORT/DB") from error
+
+
+_PATIENCE = 5
+"""Seconds that a server is waited for."""
+_OF_ADDRESS: dict[str, Callable[[str], _Files]] = {"redis": _of_redis, "rediss": _of_redis}
+"""Those that are no file systems, by the schemes of their addresses."""
 
 
 class Layers:

@@ -1,4 +1,7 @@
 import os
+import socketserver
+import sys
+import threading
 
 import pytest
 from tracework_runtime import RuntimeOptions, Store, counters, reset_counters
@@ -96,15 +99,54 @@ def test_a_layer_of_another_user_is_left_out(tmp_path):
         assert open_store(options(tmp_path, cache_layers=(str(tmp_path / "theirs"),))).get(*NAME) is None
 
 
-@pytest.mark.parametrize("where", ["folder", "memory://cache", "file://{}"])
-def test_a_place_is_shared_by_machines_that_have_its_key(where, tmp_path):
+class Redis(socketserver.StreamRequestHandler):
+    """As much of a Redis server as a client asks for that gets and sets values."""
+
+    values = {}
+
+    def handle(self):
+        while count := self.rfile.readline():
+            words = [self.rfile.read(int(self.rfile.readline()[1:]) + 2)[:-2] for _ in range(int(count[1:]))]
+            match words[0].upper(), *words[1:]:
+                case b"HELLO", *_:
+                    reply = b"%1\r\n+proto\r\n:3"
+                case b"SET", name, value:
+                    self.values[name] = value
+                    reply = b"+OK"
+                case b"GET", name:
+                    found = self.values.get(name)
+                    reply = b"_" if found is None else b"$%d\r\n%s" % (len(found), found)
+                case _:
+                    reply = b"+OK"
+            self.wfile.write(reply + b"\r\n")
+
+
+@pytest.fixture
+def redis():
+    """The address of a server."""
+    pytest.importorskip("redis")
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Redis) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"redis://127.0.0.1:{server.server_address[1]}/0"
+        server.shutdown()
+        thread.join(10)
+        Redis.values.clear()
+
+
+@pytest.mark.parametrize("where", ["folder", "memory://cache", "file://{}", "redis"])
+def test_a_place_is_shared_by_machines_that_have_its_key(where, tmp_path, request):
     if "://" in where:
         pytest.importorskip("fsspec")
-    place = str(tmp_path / "shared") if where == "folder" else where.format(tmp_path / "shared")
+    places = {"folder": lambda: str(tmp_path / "shared"), "redis": lambda: request.getfixturevalue("redis")}
+    place = places.get(where, lambda: where.format(tmp_path / "shared"))()
     given = {"cache_shared": place, "cache_key": str(tmp_path / "key")}
     open_store(options(tmp_path, **given)).put("cpp", "key1", b"content", ".so")
     _store.cache_clear()
     other = open_store(options(tmp_path, **given).replace(cache_dir=str(tmp_path / "other")))
+    assert other.get("cpp", "key2", ".so") is None
     assert other.get(*NAME) == b"content"
     assert other.file(*NAME).is_relative_to(tmp_path / "other")  # copied, so that it can be loaded
     (tmp_path / "key2").write_bytes(OTHER)
@@ -120,6 +162,22 @@ def test_a_shared_place_takes_a_key_and_a_file_system(tmp_path):
     assert not (tmp_path / "shared").exists()
     with pytest.warns(UserWarning, match="nowhere://x"):
         open_store(options(tmp_path, cache_shared="nowhere://x", cache_key=str(tmp_path / "key")))
+
+
+def test_a_redis_server_that_is_not_there(tmp_path):
+    pytest.importorskip("redis")
+    given = {"cache_shared": "redis://127.0.0.1:1/0", "cache_key": str(tmp_path / "key")}
+    with pytest.warns(UserWarning, match="goes on without"):
+        open_store(options(tmp_path, **given)).put("cpp", "key1", b"own", ".so")
+    with pytest.warns(UserWarning, match="no address of a Redis server"):
+        open_store(options(tmp_path, **given).replace(cache_shared="redis://127.0.0.1:port"))
+
+
+def test_what_an_address_needs(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "redis", None)
+    given = {"cache_shared": "redis://127.0.0.1:1/0", "cache_key": str(tmp_path / "key")}
+    with pytest.warns(UserWarning, match="needs redis"):
+        open_store(options(tmp_path, **given)).put("cpp", "key1", b"own", ".so")
 
 
 def test_a_place_that_fails_is_asked_once(tmp_path):
