@@ -41,6 +41,7 @@ CHAINS: dict[str, Callable[..., Any]] = {
     "normalize, rms": lambda x, w: rms_norm(F.normalize(x @ w, dim=-1), w[0]),
     "perceptron": lambda x, w: F.gelu(x @ w) @ w.t(),
     "rope": lambda x, w: rope(x @ w),
+    "rope of a product that is written twice": lambda x, w: (x @ w) * COSINES + half_turned(x @ w) * SINES,
     "rope of heads": lambda x, w: rope_of_heads(x @ w),
     "loss": lambda x, w: F.cross_entropy(x @ w, torch.zeros(len(x), dtype=torch.long)),
 }

@@ -20,7 +20,18 @@ from .errors import BehindAHook, Refusal, UsageError
 from .higher_order import BATCHED, HigherOrder, reads_of
 from .layouts import lay_out
 from .options import AotOptions
-from .partition import PARTITIONERS, JointParts, has_effect, in_stages, keep_statistics, narrow_indices, shown_input, split
+from .partition import (
+    PARTITIONERS,
+    JointParts,
+    add_before_products,
+    has_effect,
+    in_stages,
+    keep_statistics,
+    merge_equal,
+    narrow_indices,
+    shown_input,
+    split,
+)
 from .partition.trade_off import kept_within
 from .pieces import depends_on_data, in_pieces, name_of
 from .recipes import (
@@ -294,6 +305,10 @@ class Trained:
 def trained(joint: JointProgram, options: AotOptions, report: Report) -> Trained:
     """Tidies a joint graph and cuts it."""
     _clean(joint.graph)
+    merge_equal(joint.graph.graph)
+    if options.gradients_first:
+        add_before_products(joint.graph.graph, JointParts.of(joint).needs_tangent)
+        _clean(joint.graph)
     if options.channels_last:
         lay_out(joint.graph, options.answers)
     narrow_indices(joint.graph.graph)

@@ -41,7 +41,8 @@ class AotOptions:
     trained_attention: the same for attention that is written out and trained. channels_last: lay images out channels-last inside of a graph
     where convolutions on a GPU are predicted to gain by it, for compilers that give each value the strides of its meta["val"]; sums have
     other bits then. row_statistics: types of devices on which log-probabilities are computed from the largest element and the sum of each row,
-    which alone are kept for the backward, since what compiles the graphs makes loops of such steps. backwards: where the recipe of a backward
+    which alone are kept for the backward, since what compiles the graphs makes loops of such steps. gradients_first: add up the gradients of equal
+    products before these are differentiated, which rounds in another order. backwards: where the recipe of a backward
     is kept when it is compiled, under the key that the recipe of the whole has for it. buckets: bytes of the first one, and of the others,
     where gradients are sent to other processes in such: the backward gives the gradients of one before it computes those of the next.
     text: gives a captured graph as text, for recipes that need it, and raises PrimError where there is none.
@@ -59,6 +60,7 @@ class AotOptions:
     trained_attention: frozenset[str] = frozenset()
     channels_last: bool = False
     row_statistics: frozenset[str] = frozenset()
+    gradients_first: bool = False
     backwards: Answers | None = None
     buckets: tuple[int, int] | None = None
     text: Callable[[fx.GraphModule], str] | None = None

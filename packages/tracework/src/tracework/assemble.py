@@ -183,8 +183,8 @@ def rest_of(recipe: Any, options: Options, report: aotautograd.Report) -> Any:
 
 def _facts(compiler: GraphCompiler, options: Options) -> dict[str, Any]:
     """Fields of AotOptions for graphs that our compiler gets."""
-    # what moves images chooses other kernels, with other bits
-    return {**compiler.facts, "channels_last": options.numerics == "default"}
+    # what moves images chooses other kernels, with other bits, and so do sums in another order
+    return {**compiler.facts, **dict.fromkeys(("channels_last", "gradients_first"), options.numerics == "default")}
 
 
 def _compilation(make: Compile, options: Options) -> Compile:

@@ -9,6 +9,7 @@ from torch import fx
 from ..contracts import JointProgram
 from ..options import AotOptions
 from .default import default
+from .equal import add_before_products, merge_equal
 from .indices import narrow_indices
 from .min_cut import min_cut
 from .split import JointParts, Split, has_effect, needed_for, shown_input, split, through_views, value_inputs
@@ -24,9 +25,11 @@ __all__ = [
     "JointParts",
     "Partitioner",
     "Split",
+    "add_before_products",
     "has_effect",
     "in_stages",
     "keep_statistics",
+    "merge_equal",
     "narrow_indices",
     "needed_for",
     "split",

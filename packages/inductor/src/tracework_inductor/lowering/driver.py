@@ -6,7 +6,7 @@
 import functools
 import logging
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -764,12 +764,15 @@ ELEMENTWISE = frozenset({*SAME_NAME, "convert"})
 
 
 def effective_users(graph: Any) -> dict[Any, int]:
-    """How many rules that compute read each node's value, looking through views; not those that look up a few of its elements, or compute
-    what only such look up."""
+    """How many rules that compute read an element of each node's value, looking through views; not those that look up a few of its elements,
+    or compute what only such look up."""
     counts: dict[Any, int] = {}
     for node in reversed(graph.nodes):
-        count = 0
+        parts = [user for user in node.users if _is_part(user)]
+        count = _most_at_one_place(parts, counts)
         for user in node.users:
+            if user in parts:
+                continue
             name = getattr(user.target, "name", None)
             called = user.op == "call_function"
             if called and (name in VIEWS or user.target is operator.getitem):
@@ -782,6 +785,19 @@ def effective_users(graph: Any) -> dict[Any, int]:
                 count += 1
         counts[node] = count
     return counts
+
+
+def _is_part(node: Any) -> bool:
+    """Whether it is a slice from one number to another."""
+    return getattr(node.target, "name", None) == "slice" and all(type(number) is int for number in node.args[1:4])
+
+
+def _most_at_one_place(slices: Sequence[Any], counts: Mapping[Any, int]) -> int:
+    """How many of the readers of slices read the same: halves have readers of their own."""
+    if len({part.args[1] for part in slices}) > 1:
+        return sum(counts[part] for part in slices)
+    bounds = [(*part.args[2:4], counts[part]) for part in slices]
+    return max((sum(n for low, high, n in bounds if low <= start < high) for start, _, _ in bounds), default=0)
 
 
 def _is_looked_up(table: Any, user: Any) -> bool:

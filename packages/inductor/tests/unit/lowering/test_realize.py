@@ -57,3 +57,25 @@ def test_what_is_read_of_few_elements_is_no_reason_to_write(other) -> None:
     sizes = (1, CHANNELS, ROWS // CHANNELS, COLUMNS)
     specs = [TensorSpec(torch.float32, torch.device("cpu"), s) for s in (sizes, other)]
     assert is_written(build(program, [None, None], specs), sizes) == OTHERS[other]
+
+
+PARTS = {
+    "halves": ([(0, 500), (500, COLUMNS)], False),
+    "with a gap": ([(10, 20), (900, COLUMNS)], False),
+    "overlapping": ([(0, 501), (500, COLUMNS)], True),
+    "one twice": ([(0, 500), (0, 500)], True),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_with_readers_of_their_own_are_computed_where_they_are_read(name, device) -> None:
+    """Nothing is read or computed twice then."""
+    bounds, written = PARTS[name]
+
+    def program(x, y, z):
+        shared = prims.add(prims.mul(x, y), z)
+        return tuple(prims.sum(prims.slice(shared, 1, *pair, 1), (dim,), True) for dim, pair in enumerate((bounds * 2)[:2]))
+
+    specs = [TensorSpec(torch.float32, torch.device(device), (ROWS, COLUMNS))] * 3
+    assert is_written(build(program, [None, None, None], specs)) == written
