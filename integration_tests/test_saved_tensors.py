@@ -221,6 +221,32 @@ def test_hooks_around_a_compiled_function(backend):
     same(torch.autograd.grad(y.sum(), x)[0], torch.autograd.grad(product(x).sum(), x)[0])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_compiled_blocks_keep_is_moved_when_each_of_them_ends(backend):
+    """By hooks of torch's own, as save_on_cpu has them, without a warning."""
+    torch.manual_seed(0)
+    blocks = [torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()) for _ in range(3)]
+    parameters = [p for block in blocks for p in block.parameters()]
+    counts: list[int] = []
+
+    def pack(tensor):
+        counts[-1] += 1
+        return tensor.clone()
+
+    pack.__module__ = torch.autograd.graph.__name__
+    found = []
+    for calls in (blocks, [tracework.compile(block, backend=backend) for block in blocks]):
+        y = x = torch.linspace(-1, 1, 8).view(2, 4).requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), warnings.catch_warnings():
+            warnings.simplefilter("error", tracework.UncompiledWarning)
+            for call in calls:
+                counts.append(0)
+                y = call(y)
+        found.append([y.detach(), list(torch.autograd.grad(y.sum(), [x, *parameters]))])
+    same(*found)
+    assert all(counts) and len(counts) == 2 * len(blocks)
+
+
 def hooks_refused(x, used):
     with torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"):
         y = x.sin() * x
