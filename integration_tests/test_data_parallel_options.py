@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import tracework
+from ranks import in_ranks
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
@@ -134,12 +134,10 @@ def trained(way: Callable[..., tuple[Any, Any]], case: Case) -> Iterator[list[to
             optimizer.zero_grad()
 
 
-def compare(rank: int, store: str) -> None:
+def compare(rank: int) -> None:
     """All cases, in one of two processes."""
-    torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     warnings.simplefilter("error", tracework.UncompiledWarning)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     for name, case in CASES.items():
         expected = list(trained(plain, case))
         for way in (inside, around):
@@ -157,8 +155,7 @@ def compare(rank: int, store: str) -> None:
                         )
                         torch.testing.assert_close(each, wanted, **close, msg=partial("{}: {}".format, what))
             assert before < loads[0] and loads[-1] == loads[3 if case.recompiles else 0], (name, way.__name__, loads)
-    dist.destroy_process_group()
 
 
 def test_two_processes(tmp_path):
-    mp.spawn(compare, (str(tmp_path / "store"),), nprocs=2)
+    in_ranks(compare, tmp_path)

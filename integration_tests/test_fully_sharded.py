@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-import torch.multiprocessing as mp
 import tracework
+from ranks import in_ranks
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -134,11 +134,9 @@ def save_and_load(model: Any, optimizer: torch.optim.Optimizer, folder: str) -> 
     set_state_dict(model, optimizer, model_state_dict=states["model"], optim_state_dict=states["optimizer"])
 
 
-def compare(rank: int, folder: str) -> None:
+def compare(rank: int, folder: Path) -> None:
     """All cases, in one of two processes."""
-    torch.set_num_threads(1)
     warnings.simplefilter("error", tracework.UncompiledWarning)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     for case, (_, does, _) in CASES.items():
         model = made(case)
         expected = list(trained(model, lambda *data, model=model: loss(model, *data), does, f"{folder}/{case}"))
@@ -155,8 +153,7 @@ def compare(rank: int, folder: str) -> None:
     model = made("as it is")
     explanation = tracework.explain(tracework.compile(model))(torch.randint(WORDS, (2, 6)))
     assert explanation.graphs == 3, explanation  # before the blocks, of a block, after them
-    dist.destroy_process_group()
 
 
 def test_two_processes(tmp_path: Path) -> None:
-    mp.spawn(compare, (str(tmp_path),), nprocs=2)
+    in_ranks(compare, tmp_path, tmp_path)

@@ -1,14 +1,14 @@
 """Collectives start as soon as what they read is there, and are waited for before the first reader: meanwhile the graph computes.
 
-They keep their order among each other, and the place of what is no computation. What they read stays in memory until the wait: no more than
-MOST_IN_FLIGHT bytes of it, beyond which the oldest is waited for.
+They keep their order among each other, and the place of what is no computation. What they read, and what they give, is in memory until the wait:
+no more than MOST_IN_FLIGHT bytes of either, beyond which the oldest is waited for.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch.fx
@@ -20,7 +20,7 @@ from ..op import Kind, Op
 from .edits import is_pure
 
 MOST_IN_FLIGHT = 1 << 28
-"""Bytes that collectives read which are on their way at the same time; those of one alone may be more."""
+"""Bytes that collectives read, or give, which are on their way at the same time; those of one alone may be more."""
 
 
 def collectives(graph: PrimGraph) -> PrimGraph:
@@ -145,16 +145,23 @@ class _Order:
         return wait.all_input_nodes[0].op == "placeholder"
 
     def _bytes(self, wait: torch.fx.Node) -> float:
-        """What the collective read that a wait is for; as much as is allowed, where that is not known."""
+        """What the collective reads that a wait is for, or what it gives, which may be more; as much as is allowed, where that is not known."""
         made = wait.all_input_nodes[0]
         made = made.all_input_nodes[0] if made.target is operator.getitem else made
-        count = 0
-        for a in made.all_input_nodes:
-            size = math.prod(a.meta["spec"].sizes)
-            if not isinstance(size, int):
-                return MOST_IN_FLIGHT
-            count += size * a.meta["spec"].dtype.itemsize
-        return count
+        return max(_size_of(a.meta["spec"] for a in made.all_input_nodes), _size_of([made.meta["spec"]]))
+
+
+def _size_of(specs: Iterable[Any]) -> float:
+    count = 0
+    for spec in specs:
+        if isinstance(spec, (tuple, list)):
+            count += _size_of(spec)
+            continue
+        size = math.prod(spec.sizes)
+        if not isinstance(size, int):
+            return MOST_IN_FLIGHT
+        count += size * spec.dtype.itemsize
+    return count
 
 
 def _is_view(node: torch.fx.Node) -> bool:

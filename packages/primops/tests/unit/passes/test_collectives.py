@@ -100,6 +100,16 @@ def test_no_more_than_so_many_bytes_are_on_their_way(monkeypatch):
     assert calls(collectives(graph)) == "exp all_reduce exp all_reduce wait_tensor exp all_reduce wait_tensor wait_tensor"
 
 
+def test_what_is_gathered_counts(monkeypatch):
+    def gather(n):
+        return f"%a{n}: f32[8] = _c10d_functional.all_gather_into_tensor.default(%x, 2, '0')\n%w{n}: f32[8] = {WAIT.format(f'%a{n}')}\n"
+
+    graph = parse_graph(HEAD + "".join(map(gather, range(3))) + "return %w0, %w1, %w2\n")
+    monkeypatch.setitem(collectives.__globals__, "MOST_IN_FLIGHT", 40)
+    name = "all_gather_into_tensor"
+    assert calls(collectives(graph)) == f"{name} {name} wait_tensor {name} wait_tensor wait_tensor"
+
+
 def test_a_graph_without_is_itself():
     graph = parse_graph(HEAD + unary("b", "exp", "x") + "return %b\n")
     assert collectives(graph) is graph
