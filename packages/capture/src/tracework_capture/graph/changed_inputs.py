@@ -1,6 +1,6 @@
 """What stands between the values of a frame and a compiled graph that is called with them: numbers are given as tensors, and modes set aside.
 
-All of it is data, so that stored entries have it, too, but what draws from a generator that the program makes anew.
+All of it is data, so that stored entries have it, too, but what keeps the state of a generator.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ def _plain(tensor: torch.Tensor, given: Any) -> torch.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Draw:
-    """What draws an input from a generator for each run. how: one of _DRAWS."""
+    """What draws an input from a generator for each run. how: one of _DRAWS. is_of_place: whether it is given the place of the generator."""
 
     how: str
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     named: tuple[tuple[str, Any], ...] = ()
+    is_of_place: bool = False
 
-    def __call__(self, generator: Any) -> Any:
+    def __call__(self, found: Any) -> Any:
+        generator = found.now if self.is_of_place else found
         return _DRAWS[self.how](self.function, generator, self.args, dict(self.named))
 
 

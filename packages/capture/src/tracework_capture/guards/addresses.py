@@ -17,7 +17,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -117,7 +117,8 @@ def digest_of_member(member: enum.Enum) -> str:
     return " ".join([digest_of_attribute(member.value), *asked])
 
 
-FOUND = (types.FunctionType, functools._lru_cache_wrapper, types.CodeType, types.CellType, dataclasses.Field)
+_GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
+FOUND = (types.FunctionType, functools._lru_cache_wrapper, types.CodeType, types.CellType, dataclasses.Field, *_GETTERS)
 
 
 def facts_of(found: Any) -> list[Any]:
@@ -128,6 +129,10 @@ def facts_of(found: Any) -> list[Any]:
         return []
     if isinstance(found, functools._lru_cache_wrapper):
         return [digest_of_layer(found), _digest_of_remembering(found)]
+    if isinstance(found, _GETTERS):
+        make, given, *_ = cast("tuple[Any, ...]", found.__reduce__())
+        named = [make.args, make.keywords] if type(make) is functools.partial else []
+        return [type(found).__name__, digest_of_attribute((*named, given))]
     return facts_of_field(found) if isinstance(found, dataclasses.Field) else facts_of_function(found)
 
 

@@ -81,6 +81,14 @@ class Predicate:
         raise NotImplementedError
 
 
+class MadeAnew:
+    """What a trace makes for its code, and another process for the same code."""
+
+    def made_of(self) -> tuple[Any, ...]:
+        """What the class is called with there: what Writer.value takes."""
+        raise NotImplementedError
+
+
 _FIELDS: dict[str, tuple[type, tuple[str, ...]]] = {
     name: (kind, tuple(f.name for f in dataclasses.fields(kind)))  # type: ignore[arg-type]
     for name, kind in vars(sources).items()
@@ -161,6 +169,8 @@ class Writer:
             return self._add(obj, ["given", self.source(guard.source), self._predicate(guard.payload[0]), place])
         if issubclass(type(obj), torch.Tensor):
             return self._add(obj, self._place_of(obj))
+        if isinstance(obj, MadeAnew):
+            return self._add(obj, ["made", *path_to_class(type(obj)), self.value(obj.made_of())])
         try:
             address = address_of(obj)
         except NotPortable:
@@ -406,6 +416,11 @@ class Reader:
         made: types.UnionType = functools.reduce(operator.or_, map(self.object, classes))
         return made
 
+    def made_anew(self, module: str, name: str, given: Any) -> MadeAnew:
+        """What the trace made."""
+        made: MadeAnew = object_below(module, name)(*self.value(given))
+        return made
+
     def alias_of(self, origin: int, args: Any) -> types.GenericAlias:
         """A class with arguments, which is made anew, too."""
         return types.GenericAlias(self.object(origin), self.value(args))
@@ -477,6 +492,7 @@ _FINDERS: dict[str, Callable[..., Any]] = {
     "method": Reader.method_of,
     "union": Reader.union_of,
     "alias": Reader.alias_of,
+    "made": Reader.made_anew,
     "tensor": Reader.tensor_at,
     "found": Reader.found_at,
 }

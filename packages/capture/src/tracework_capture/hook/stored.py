@@ -118,8 +118,10 @@ def dumps(program: Program, captured: Captured, code: types.CodeType, scope: Sco
 def draws_data(writer: Writer, draws: tuple[tuple[int, Any], ...]) -> list[Any]:
     """What draws inputs. Raises NotPortable for what no other process has."""
     if not all(type(draw) is Draw for _, draw in draws):
-        raise NotPortable("numbers are drawn from a generator that the program makes, or its state is kept")
-    return [[place, draw.how, *map(writer.value, (draw.function, draw.args, draw.named))] for place, draw in draws]
+        raise NotPortable("the state of a generator is kept")
+    return [
+        [place, draw.how, *map(writer.value, (draw.function, draw.args, draw.named, draw.is_of_place))] for place, draw in draws
+    ]
 
 
 def tensor_places(program: Program, scope: Scope) -> dict[int, Source]:

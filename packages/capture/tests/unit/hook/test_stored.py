@@ -919,6 +919,11 @@ def of_numpy(x, generator):
     numpy.random.seed(4)
     return x * numpy.random.rand() + torch.from_numpy(generator.normal(size=4))
 
+def of_new_generator(x, generator):
+    made = torch.Generator().manual_seed(3)
+    noise = torch.rand(4, generator=made)
+    return x + noise + torch.randn(4, generator=made.manual_seed(4)) + torch.randn(4, generator=torch.Generator().manual_seed(4))
+
 def of_no_generator(x, generator):
     kinds = list[torch.Tensor]
     return x + len(kinds.__args__)
@@ -927,6 +932,7 @@ GENERATORS: dict[str, Callable[[], Any]] = {
     "of_torch": torch.Generator,
     "of_python": lambda: random.Random(3),
     "of_numpy": lambda: numpy.random.default_rng(3),
+    "of_new_generator": lambda: None,
     "of_no_generator": lambda: None,
 }
 
@@ -989,3 +995,28 @@ def test_functions_that_were_transformed_before(process: Process, old: str, new:
         found, expected = process.call(module.run, x, functions), module.run(x, functions)
         assert all(map(torch.allclose, found, expected))
     assert bool(process.captures) == bool(old)
+
+
+GETTING = """
+import operator
+ITEM, NAME, CALL = operator.itemgetter(0), operator.attrgetter("T"), operator.methodcaller("mul", 2)
+
+def run(x):
+    return CALL(NAME(x)) + ITEM([5, 9])
+"""
+GETTERS = {
+    "nothing": ("", ""),
+    "an item": ("(0)", "(1)"),
+    "a name": ('"T"', '"mT"'),
+    "an argument": (", 2", ", 3"),
+    "a method": ("mul", "add"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), GETTERS.values(), ids=GETTERS)
+def test_what_getters_get(process: Process, old: str, new: str) -> None:
+    x = torch.arange(4.0).view(2, 2)
+    for text in (GETTING, GETTING.replace(old, new) if old else GETTING):
+        module = process.start(text)
+        assert torch.equal(process.call(module.run, x), module.run(x))
+    assert process.captures == bool(old)

@@ -6,7 +6,6 @@ made then, too.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from tracework_primops import FakeTensor
 
 from ...errors import NotPlain
 from ...graph.changed_inputs import Draw, drawn_into
-from ...guards.generators import OwnGenerator, is_default
+from ...guards.generators import OwnGenerator, Place, is_default
 from ...signals import let_through
 from ...sources import Const, Source
 from ..objects.instance import ObjectValue
@@ -119,28 +118,6 @@ def form_of(example: FakeTensor) -> tuple[Any, ...] | None:
     return sizes, strides, example.dtype, example.device
 
 
-class Place(threading.local):
-    """Where a generator is that the compiled code makes for a run."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.now: torch.Generator | None = None
-
-    def make(self) -> float:
-        self.now = torch.Generator(device=self.device)
-        return 0.0
-
-    def take(self) -> torch.Generator | None:
-        return self.now
-
-    def get_state(self) -> Any:
-        """The generator itself: a run that begins again makes another."""
-        return self.now
-
-    def set_state(self, now: Any) -> None:
-        self.now = now
-
-
 class NewGenerator(Value):
     """torch.Generator(device), made in the traced program."""
 
@@ -153,7 +130,7 @@ class NewGenerator(Value):
         self.place = Place(device)
         super().__init__(None)
         self.drawn_at = Const(self.place, "generator")
-        frame.graph.drawn_input(self.drawn_at, float, Place.make)
+        frame.graph.drawn_input(self.drawn_at, float, Draw("done", Place.make))
         frame.mutations.changes += 1
 
     def describe(self) -> str:
@@ -207,6 +184,6 @@ def place_of(generator: Value) -> Source:
     return generator.drawn_at if isinstance(generator, NewGenerator) else generator.source
 
 
-def at_place(generator: Value, draw: Draw) -> Callable[[Any], Any]:
+def at_place(generator: Value, draw: Draw) -> Draw:
     """The draw from what is found there."""
-    return (lambda place: draw(place.now)) if isinstance(generator, NewGenerator) else draw
+    return replace(draw, is_of_place=isinstance(generator, NewGenerator))
