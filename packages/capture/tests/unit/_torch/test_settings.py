@@ -5,7 +5,7 @@ import torch
 from tracework_capture._torch import settings
 
 
-@pytest.mark.parametrize("name", settings.SETTINGS)
+@pytest.mark.parametrize("name", [*settings.FLAGS, "default_dtype", "default_device"])
 def test_settings_are_written_as_they_are_read(name):
     read, write = settings.SETTINGS[name]
     before = read()
