@@ -152,7 +152,7 @@ class _Order:
 
 
 def _size_of(specs: Iterable[Any]) -> float:
-    count = 0
+    count: float = 0
     for spec in specs:
         if isinstance(spec, (tuple, list)):
             count += _size_of(spec)
