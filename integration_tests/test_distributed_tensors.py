@@ -317,6 +317,29 @@ def doubled_backward(x: torch.Tensor) -> torch.Tensor:
 for _operator in (doubled, doubled_backward):
     _operator.register_fake(torch.empty_like)
 doubled.register_autograd(lambda ctx, gradient: torch.ops.distributed_tensors.doubled_backward(gradient))
+
+
+def history_outside() -> None:
+    """Gradients in the compiled function of what a DTensor was made of outside."""
+
+    def of_plain(weight: torch.Tensor, d: Any) -> Any:
+        return torch.autograd.grad((d.to_local() * weight).sum(), weight)
+
+    def of_distributed(weight: torch.Tensor, d: Any) -> Any:
+        return torch.autograd.grad((d.to_local() * weight).sum(), d)
+
+    def accumulated(weight: torch.Tensor, d: Any) -> Any:
+        (d.to_local() * weight).sum().backward(inputs=[weight])
+        return [weight.grad]
+
+    for f in (of_plain, of_distributed, accumulated):
+        found = []
+        for call in (f, tracework.compile(f)):
+            weight = torch.full((2, 2), 3.0, requires_grad=True)
+            found.append(call(weight, DTensor.from_local(weight * 2, MESH, [Shard(0)], run_check=False)))
+        check(found[1], found[0], f.__name__)
+
+
 KINDS: dict[int, list[Any]] = {}
 
 
@@ -360,6 +383,7 @@ def compare(rank: int) -> None:
     loss_in_parts()
     loss_inside()
     leaves_of_two_kinds()
+    history_outside()
     sizes_are_numbers_in_backwards()
     compiled = tracework.compile(rows_by_size, fullgraph=True)
     for rows in (4, 6, 8):

@@ -199,7 +199,8 @@ def distinct(frame: Frame) -> list[AbstractTensor]:
 
 def histories_outside(frame: Frame) -> list[AbstractTensor]:
     """Inputs that are results of operations outside: history goes on behind them."""
-    return [v for v in distinct(frame) if v.obj is not None and v.obj.requires_grad and not leaf_of(frame, v)]
+    known = (*distinct(frame), *frame.graph.wrapper_values.values())
+    return [v for v in known if v.obj is not None and v.obj.requires_grad and not leaf_of(frame, v)]
 
 
 # --- hooks of leaves -----------------------------------------------------------------------------------------------------
