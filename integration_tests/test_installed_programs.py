@@ -54,6 +54,7 @@ PART = """
 import functools
 
 ROWS = 2
+RATE = 1
 
 def helper(x):
     return x * 3
@@ -80,6 +81,11 @@ lib.impl("rows", lambda x: x.repeat(part.ROWS), "CPU")
 def _(x):
     return x.new_empty(x.shape[0] * part.ROWS)
 
+def gradient_of(ctx, gradient):
+    return gradient.view(part.ROWS, -1).sum(0) * part.RATE
+
+torch.library.register_autograd("installed_programs::rows", gradient_of, lib=lib)
+
 def called(x):
     return torch.ops.installed_programs.rows(x).cumsum(0)
 
@@ -100,9 +106,16 @@ def counted(given, *rest):
 compile_frame.capture_frame = counted
 x = torch.linspace(-1, 1, 4)
 captured, wrong = [], []
+
+def step(function):
+    leaf = x.clone().requires_grad_()
+    y = function(leaf)
+    y.sum().backward()
+    return torch.cat([y.detach(), leaf.grad])
+
 for name, function in {"model": Layer(), "operator": called, "decorated": decorated}.items():
     before = count
-    if not torch.equal(tracework.compile(function)(x), function(x)):
+    if not torch.equal(step(tracework.compile(function)), step(function)):
         wrong.append(name)
     if count > before:
         captured.append(name)
@@ -184,6 +197,7 @@ EDITS = {
     # what is written in place of something in the part or in the program -> what is captured again
     "a function and the program": ({"x * 3": "x * 5", "torch.relu(x)": "torch.abs(x)"}, ["model", "decorated"]),
     "a constant": ({"ROWS = 2": "ROWS = 4"}, ["operator"]),
+    "a gradient": ({"RATE = 1": "RATE = 2"}, ["operator"]),
     "a decorator": ({"function(x) * 2": "function(x) * 7"}, ["decorated"]),
 }
 CASES = [(way, "a function and the program") for way in WAYS] + [(in_a_folder, name) for name in list(EDITS)[1:]]

@@ -101,15 +101,35 @@ _RULE_KEYS = (
 """Under which an operator has what tracing takes from it, not what computes it."""
 
 
-def fake_of_operator(overload: Any) -> tuple[Any, list[str]]:
-    """The function of Python's that says what an operator of torch.library.define gives, None where there is none; and for what else it has
-    rules, whose functions cannot be seen."""
+def rules_of_defined_operator(overload: Any) -> tuple[Any, list[Any], list[str]]:
+    """Of an operator that torch.library.define made, or a library in C++: the function of Python's that says what it gives, None where there is
+    none; those of its gradients; and for what else it has rules, whose functions cannot be seen."""
     name = overload.name()
     kernel = torch._library.simple_registry.singleton.find(name).fake_impl.kernel
     keys = _RULE_KEYS if kernel is None else _RULE_KEYS[1:]  # which a fake stands behind
     rest = [key for key in keys if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)]
     rest += [str(key) for key in (*overload.py_kernels, *overload.python_key_table)]
-    return None if kernel is None else kernel.func, rest
+    gradients = _registered_gradients(overload) if "Autograd" in rest else []
+    if gradients:
+        rest.remove("Autograd")
+    return None if kernel is None else kernel.func, gradients, rest
+
+
+def _registered_gradients(overload: Any) -> list[Any]:
+    """What torch.library.register_autograd was given; nothing where another rule stands for the gradients, or has before."""
+    rules = [line for line in torch._C._dispatch_dump(overload.name()).splitlines() if line.startswith("Autograd[alias]")]
+    name = f"GeneratedBackwardFor_{overload._namespace}_{overload._opname}_{overload._overloadname}"
+    made = [kind for kind in torch.autograd.Function.__subclasses__() if kind.__name__ == name]
+    if len(rules) != 1 or len(made) != 1:
+        return []
+    function: Any = made[0].backward
+    while function is not None:
+        held = {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ())}
+        if "info" in held:
+            given = held["info"]._backward_fn, held["info"]._setup_context_fn
+            return [each for each in given if each is not None]
+        function = held.get("orig_backward")  # which takes lists of tensors apart
+    return []
 
 
 def named_operator(name: str, overload: str | None) -> Any:

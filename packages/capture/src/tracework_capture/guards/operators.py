@@ -59,15 +59,15 @@ def _parts_of_made(operator: Any) -> list[Any]:
 
 
 def _parts_of_defined(operator: Any) -> list[Any]:
-    """Of an operator that torch.library.define made, whose one rule is a fake in Python. Raises NotPortable."""
+    """Of an operator that torch.library.define made, whose rules are a fake and gradients in Python. Raises NotPortable."""
     parts: list[Any] = []
     for overload in _torch.operators.overloads_of(operator):
-        fake, rest = _torch.operators.fake_of_operator(overload)
+        fake, gradients, rest = _torch.operators.rules_of_defined_operator(overload)
         if rest:
             raise NotPortable(f"{overload} has a rule for {', '.join(rest)}, whose function cannot be seen")
         if fake is None:
             raise NotPortable(f"no function of Python's says what {overload} gives (torch.library.register_fake)")
-        parts.append((_torch.operators.schema_of_operator(overload), _Reading().all_of([fake])))
+        parts.append((_torch.operators.schema_of_operator(overload), _Reading().all_of([fake, *gradients])))
     return parts
 
 

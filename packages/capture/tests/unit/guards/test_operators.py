@@ -284,6 +284,39 @@ def test_operators_of_a_library(library, monkeypatch, register, told):
             object_at(address)
 
 
+def graded(ctx, gradient):
+    return gradient * SCALE
+
+
+GRADIENTS = {
+    # what is registered for the gradient of an operator -> whether its digest can be told
+    "a backward": ({}, graded, True),
+    "what is kept for it": ({"setup_context": lambda ctx, inputs, output: SCALE}, lambda ctx, gradient: gradient, True),
+    "another rule since": ({}, graded, False),
+}
+SCALE = 2
+
+
+@pytest.mark.parametrize("kind", ["Tensor", "Tensor[]"])
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_registered_gradients_of_operators_of_a_library(library, monkeypatch, case, kind):
+    name = f"graded_{list(GRADIENTS).index(case)}_{len(kind)}"
+    library.define(f"{name}({kind} x) -> Tensor")
+    torch.library.register_fake(f"defined_operators::{name}", lambda x: torch.empty_like(x), lib=library)
+    given, backward, is_told = GRADIENTS[case]
+    torch.library.register_autograd(f"defined_operators::{name}", backward, **given, lib=library)
+    operator = getattr(torch.ops.defined_operators, name)
+    if not is_told:
+        library.impl(name, torch.sin, "Autograd", allow_override=True)
+        with pytest.raises(NotPortable, match="cannot be seen"):
+            digest_of_operator(operator)
+        return
+    digest = digest_of_operator(operator)
+    assert digest_of_operator(operator) == digest
+    monkeypatch.setitem(globals(), "SCALE", 3)
+    assert digest_of_operator(operator) != digest
+
+
 def test_operators_of_a_library_that_are_composed(library):
     library.define("one(Tensor x) -> Tensor")
     library.impl("one", torch.sin, "CompositeImplicitAutograd")
