@@ -110,17 +110,39 @@ def _comparison(frozen: Any) -> Callable[[Any], bool]:
     """What compares with this, as fast as it can: a guard of each call does."""
     if type(frozen) in CONSTANTS:
         return partial(same_constant, wanted=frozen)
-    if type(frozen) is not _Contents or frozen.cls not in (tuple, dict):
-        return lambda kept: _same(kept, frozen)
     fresh = _thaw(frozen)
-    values = (*fresh.values(),) if frozen.cls is dict else fresh
-    kinds = tuple(map(type, values))
-    if not all(kind in EQUAL_IF_OF_A_TYPE for kind in kinds) or (frozen.cls is dict and set(map(type, fresh)) != {str}):
+    if not _is_plain(frozen):
         return lambda kept: _same(kept, frozen)
-    if frozen.cls is tuple:
-        return lambda kept: type(kept) is tuple and kept == fresh and tuple(map(type, kept)) == kinds
-    items = (*fresh.items(),)
-    return lambda kept: type(kept) is dict and (*kept.items(),) == items and tuple(map(type, kept.values())) == kinds
+    cls, has_kinds = type(fresh), _by_kinds(fresh)
+    return lambda kept: type(kept) is cls and has_kinds(kept) and kept == fresh
+
+
+def _is_plain(frozen: Any) -> bool:
+    """Whether `==` compares it exactly where all types in it are the same, and the order of what is in dicts."""
+    if type(frozen) is not _Contents:
+        return type(frozen) in EQUAL_IF_OF_A_TYPE
+    if frozen.cls is dict and not all(type(item.items[0]) is str for item in frozen.items):
+        return False
+    return frozen.cls in (tuple, list, dict) and all(map(_is_plain, frozen.items))
+
+
+def _by_kinds(fresh: Any) -> Callable[[Any], bool]:
+    """Whether a container of the same type has objects of the same types, a dict of the same keys."""
+    is_dict = type(fresh) is dict
+    keys, values = (*fresh,), (*fresh.values(),) if is_dict else fresh
+    kinds = tuple(map(type, values))
+    places = keys if is_dict else range(len(values))
+    inner = [(place, _by_kinds(value)) for place, value in zip(places, values) if type(value) in (tuple, list, dict)]
+
+    def holds(kept: Any) -> bool:
+        if is_dict and (*kept,) != keys or tuple(map(type, kept.values() if is_dict else kept)) != kinds:
+            return False
+        for place, check in inner:
+            if not check(kept[place]):
+                return False
+        return True
+
+    return holds
 
 
 def is_namedtuple(kind: type) -> bool:
