@@ -81,12 +81,14 @@ def operators_of(namespace: str) -> Any:
     return getattr(torch.ops, namespace)
 
 
-def operators_under(place: Any, name: str) -> Any:
-    """What torch.ops, or a namespace of it, has under a name, which is not made by asking. None where there is nothing."""
-    if place is not torch.ops:
-        return getattr(place, name) if torch._C._jit_get_schemas_for_operator(f"{place.name}::{name}") else None
-    has_operators = any(known.startswith(f"{name}::") for known in torch._C._dispatch_get_all_op_names())
-    return getattr(place, name) if has_operators else None
+def operator_under(namespace: Any, name: str) -> Any:
+    """What a namespace of torch.ops has under a name; None where there is nothing."""
+    return getattr(namespace, name) if torch._C._jit_get_schemas_for_operator(f"{namespace.name}::{name}") else None
+
+
+def namespaces() -> set[str]:
+    """Those that have operators: torch.ops has any other one as soon as it is asked for it."""
+    return {known.partition("::")[0] for known in torch._C._dispatch_get_all_op_names()}
 
 
 def overloads_of(operator: Any) -> list[Any]:

@@ -87,11 +87,17 @@ class _Reading:
         while asked := sorted({*itertools.product(self._spaces, self._names)} - done):
             done.update(asked)
             for space, name in asked:
+                if space == torch.ops.__name__ and name in self._namespaces:
+                    self.reached(getattr(torch.ops, name))
                 found, is_there = _attribute(self._spaces[space], name)
                 described = self.reached(found) if is_there else None
                 if is_there and described != f"{space}.{name}":  # a module in its place may be there since anybody imported it
                     parts.append((space, name, described))
         return parts
+
+    @functools.cached_property
+    def _namespaces(self) -> set[str]:
+        return _torch.operators.namespaces()
 
     def reached(self, value: Any) -> Any:
         """A value that is read."""
@@ -232,8 +238,8 @@ def _name_asked_for(after: list[dis.Instruction], function: str) -> str:
 
 def _attribute(space: types.ModuleType | type, name: str) -> tuple[Any, bool]:
     """What a module or a class has under a name, with nothing of the program run, and whether it is there."""
-    if space is torch.ops or type(space) is _torch.operators.OpNamespace:
-        found = _torch.operators.operators_under(space, name)
+    if type(space) is _torch.operators.OpNamespace:
+        found = _torch.operators.operator_under(space, name)
         return found, found is not None
     if isinstance(space, type):
         found, owner = find(space, name)
