@@ -3,20 +3,21 @@
     python tools/run_in_tree.py python -m benchmarks.micro.quantized [--device cuda] [--only int8] [--dtype bfloat16] [--seconds 0.5]
 
 Milliseconds are the least of rounds in turns: of a call without gradients, or of a forward and a backward where the configuration is for
-training. On a GPU they are those between two events, of calls that follow each other, and of replays of the call as a CUDA graph (not of
-training), which leave out what the host takes. Errors are the largest element's over the largest of eager's, of results or, in training, of
-gradients too: where activations are rounded to whole numbers, an element that was between two of them is one step off. Who raises has no
-figures, and is told below the row.
+training. On a GPU they are those between two events, of calls that follow each other, and of replays of what is compiled as a CUDA graph (not
+of training; torchao's eager waits for the device), which leave out what the host takes. Errors are the largest element's over the largest of
+eager's, of results or, in training, of gradients too: where activations are rounded to whole numbers, an element that was between two of them
+is one step off. Who raises has no figures, and is told below the row.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -217,14 +218,23 @@ def least(calls: dict[str, Callable[[], Any]], seconds: float, timed: Callable[[
     return times
 
 
-WHO = ("eager", "torch", "tracework")
+COMPILED = ("torch", "tracework")
+WHO = ("eager", *COMPILED)
 
 
-def figures(times: dict[str, float]) -> str:
+def figures(times: dict[str, float], who: Sequence[str]) -> list[str]:
     """Cells: milliseconds of each, and torch.compile's time over ours."""
-    cells = [f"{times[who]:.3f}" if who in times else "-" for who in WHO]
     speed = f"{times['torch'] / times['tracework']:.2f}" if {"torch", "tracework"} <= times.keys() else "-"
-    return " | ".join([*cells, speed])
+    return [*(f"{times[one]:.3f}" if one in times else "-" for one in who), speed]
+
+
+def recordings(steps: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    """Replays of what can be recorded."""
+    found = {}
+    for who, call in steps.items():
+        with contextlib.suppress(RuntimeError):
+            found[who] = recorded([call]).replay
+    return found
 
 
 def measure(name: str, kind: str, rows: int, dtype: torch.dtype, device: str, seconds: float) -> str:
@@ -247,11 +257,11 @@ def measure(name: str, kind: str, rows: int, dtype: torch.dtype, device: str, se
             raised += f"\n{who}: {' '.join(str(failure).split())[:200]}"
             del steps[who]
     made = graphs(model, x, trains) if "tracework" in steps else 0, torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    cells = [figures(least(steps, seconds, once if device == "cpu" else on_device))]
+    cells = figures(least(steps, seconds, once if device == "cpu" else on_device), WHO)
     if device != "cpu":
-        replays = {} if trains else {who: recorded([call]).replay for who, call in steps.items()}
-        cells.append(figures(least(replays, seconds, on_device)))
-    compared = [who for who in reversed(WHO[1:]) if {"eager", who} <= results.keys()]
+        replays = recordings({} if trains else {who: call for who, call in steps.items() if who != "eager"})
+        cells += figures(least(replays, seconds, on_device), COMPILED)
+    compared = [who for who in reversed(COMPILED) if {"eager", who} <= results.keys()]
     told = ", ".join(f"{error(results[who], results['eager']):.1e}" for who in compared)
     return f"| {name} | {kind} {rows} | {made[0]}, {made[1]} | {' | '.join(cells)} | {told} |{raised}"
 
@@ -266,10 +276,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5)
     given = parser.parse_args()
     on_gpu = given.device == "cuda"
-    ways = ["", *(["as a graph: "] if on_gpu else [])]
-    columns = " | ".join(f"{way}eager | torch.compile | tracework | times its speed" for way in ways)
+    columns = "eager | torch.compile | tracework | times its speed"
+    columns += " | as a graph: torch.compile | tracework | times its speed" if on_gpu else ""
     print(f"| {given.dtype} | model, rows | graphs, torch.compile's | {columns} | error, its |")
-    print("|---" * (4 + 4 * len(ways)) + "|")
+    print("|---" * (5 + columns.count(" | ")) + "|")
     for name in [*INFERENCE, *(ON_GPUS if on_gpu else ()), NESTED, *TRAINING, *(FLOAT8_TRAINING if on_gpu else ())]:
         for kind, rows in CASES[given.device]:
             if re.search(given.only, f"{name} {kind} {rows}"):
