@@ -213,15 +213,12 @@ def convert_value(frame: SymbolicFrame, instruction: Instruction) -> None:
 class LazyText(Value):
     """An f-string field whose value is only known when the graph has run: fine as long as only the built text is passed on."""
 
+    description = "a text written when the graph has run"
     cls = str
 
     def __init__(self, write: Callable[[Emitter], str]) -> None:
         super().__init__(None)
         self.write = write
-
-    def describe(self) -> str:
-        """For messages."""
-        return "a text written when the graph has run"
 
     def compare(self, frame: Frame, op: str, other: Value) -> NoReturn:
         """Needs the text itself."""

@@ -47,14 +47,12 @@ def wrap_dispatcher(frame: Frame, obj: Any, source: Source) -> Value:
 class Broadcast(Value):
     """numpy.broadcast(*arrays), of which the sizes are asked for."""
 
+    description = "a numpy.broadcast"
     cls = numpy.broadcast
 
     def __init__(self, sizes: tuple[Any, ...]) -> None:
         super().__init__(None)
         self.sizes = sizes
-
-    def describe(self) -> str:
-        return "a numpy.broadcast"
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name == "shape":

@@ -39,15 +39,13 @@ class DrawnValue(Drawn, DeferredFloat):
 class DrawnInt(Drawn):
     """An int; `node` gives it as a tensor. It is never farther from 0 than `most`."""
 
+    description = "an int that is drawn"
     cls = int
 
     def __init__(self, node: fx.Node, most: int) -> None:
         super().__init__(None)
         self.node = node
         self.most = most
-
-    def describe(self) -> str:
-        return "an int that is drawn"
 
     def as_float(self, frame: Frame) -> DrawnValue:
         """float(self)"""

@@ -42,6 +42,7 @@ class FloatValue(AbstractFloat, NumberOfNode):
     """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
     their values; `input_formula` is what it is of inputs, where Python can compute it from those alone."""
 
+    description = "a float that changes"
     cls = float
     roots: Roots = frozenset()
     input_formula: Formula | None = None
@@ -57,9 +58,6 @@ class FloatValue(AbstractFloat, NumberOfNode):
         self.roots = roots
         self.known = False
         self.input_formula = formula
-
-    def describe(self) -> str:
-        return "a float that changes"
 
     def is_constant(self) -> bool:
         return self.known
@@ -198,12 +196,11 @@ class NumpyFloat(FloatValue):
     """A float of NumPy that the program was given, open in arithmetic with tensors, which take it as any float, in NumPy's own arithmetic
     and among arrays; all else needs the number."""
 
+    description = "a float of NumPy that changes"
+
     def __init__(self, node: fx.Node, number: Any, source: Source) -> None:
         super().__init__(node, number, frozenset(((source, number),)), source)
         self.cls = type(number)
-
-    def describe(self) -> str:
-        return "a float of NumPy that changes"
 
     def as_float(self) -> Value:
         if self.known:
@@ -264,14 +261,12 @@ class DataBool(NumberOfNode):
     """What a comparison of the number of a tensor gives: known when the graph has run; what steers by it breaks the graph, or both arms
     are traced."""
 
+    description = "a comparison of data"
     cls = bool
 
     def __init__(self, node: fx.Node, number: Value) -> None:
         super().__init__(None)
         self.node, self.number = node, number
-
-    def describe(self) -> str:
-        return "a comparison of data"
 
     def specialise(self, frame: Frame) -> Any:
         return frame.break_graph("tensor_to_python", "the number in a tensor is needed while tracing")

@@ -38,14 +38,13 @@ class NumpyInt(UnspecialisedConstant):
     It is the int `text` over the number `given` at `place`. What the program was given has a source, results have none.
     """
 
+    description = "an int of NumPy that changes"
+
     def __init__(
         self, frame: Frame, number: Any, place: Source, given: Any, text: str = f"int({NAME})", source: Source | None = None
     ) -> None:
         super().__init__(number, lambda: frame.guard("CONSTANT", place, given), source)
         self.frame, self.place, self.given, self.text = frame, place, given, text
-
-    def describe(self) -> str:
-        return "an int of NumPy that changes"
 
     @property
     def hint(self) -> Any:

@@ -16,12 +16,11 @@ PARTS = ("numerator", "denominator")
 class UnspecialisedFraction(UnspecialisedConstant):
     """Open where the program asks for its two ints, or makes a float of it, which is their quotient; all else needs the fraction."""
 
+    description = "a fraction that changes"
+
     def __init__(self, frame: Frame, number: Fraction, source: Source) -> None:
         super().__init__(number, lambda: frame.guard("CONSTANT", source, number), source)
         self.parts = {name: frame.wrap(getattr(number, name), Attr(source, name)) for name in PARTS}
-
-    def describe(self) -> str:
-        return "a fraction that changes"
 
     def getattr(self, frame: Frame, name: str) -> Value:
         return self.parts[name] if name in PARTS else self.known().getattr(frame, name)

@@ -115,6 +115,8 @@ class ClassValue(AbstractClass):
     def real(self) -> Any:
         return self.cls
 
+    as_plain = real
+
     def describe(self) -> str:
         return f"class {self.cls.__name__}"
 
@@ -154,9 +156,6 @@ class ClassValue(AbstractClass):
             lookup_class(self.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
         ):  # torch looks for it in the object that it is given
             return frame.break_graph("tensor_subclass", f"{self.describe()} as an argument of a function of torch")
-        return self.cls
-
-    def as_plain(self) -> Any:
         return self.cls
 
     def getattr(self, frame: Frame, name: str) -> Value:

@@ -33,17 +33,12 @@ class EnumMember(ObjectValue):
     def constant(self) -> Any:
         return self.obj
 
-    def real(self) -> Any:
-        return self.obj
+    real = constant
 
     def identity(self, frame: Frame) -> Any:
         return self.obj
 
-    def hash_key(self, frame: Frame) -> Any:
-        return self.obj
-
-    def as_graph_arg(self, frame: Frame) -> Any:
-        return self.obj
+    hash_key = as_graph_arg = identity
 
     def in_python(self, frame: Frame, *names: str) -> bool:
         """Whether the class has a Python function for one of the methods."""

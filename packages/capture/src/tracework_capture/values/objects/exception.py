@@ -14,13 +14,12 @@ from ...bytecode.resume import original_code
 from ...errors import BreakGraph, NotPlain
 from ...guards.classes import lookup_class, resolution_order
 from ...signals import let_through
-from ...sources import Source
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin, bind_class_attribute
 from ..protocol.constant import ConstantValue, literal, plain
 from ..protocol.kinds import AbstractException
 from ..protocol.properties import function_value
-from ..protocol.value import NEW, Emitter, Frame, SymbolicRaise, Value, is_none
+from ..protocol.value import NEW, Emitter, Frame, HeldValue, SymbolicRaise, Value, is_none
 
 NONE = ConstantValue(None)
 _CHECK_ARGUMENTS = (OSError, SyntaxError, UnicodeError)  # classes whose __init__ may raise
@@ -305,17 +304,10 @@ def native_class(cls: type) -> type[BaseException]:
     return next(c for c in cls.__mro__ if c.__module__ == "builtins")
 
 
-class ExistingException(Value):
+class ExistingException(HeldValue):
     """An exception of plain Python, alive at a break: it can be matched and raised again; for the rest the graph breaks."""
 
     is_unique = True
-
-    def __init__(self, obj: Any, source: Source | None) -> None:
-        super().__init__(source)
-        self.obj = obj
-
-    def python_type(self) -> type:
-        return type(self.obj)
 
     def describe(self) -> str:
         return f"an existing {type(self.obj).__name__}"

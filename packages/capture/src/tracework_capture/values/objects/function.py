@@ -132,6 +132,8 @@ class FunctionValue(AbstractFunction):
             frame.guard("IDENTITY", self.source, self.function)
         return self.function
 
+    as_graph_arg = hash_key
+
     def defaults(self, frame: Frame) -> list[Value]:
         """Positional defaults, as Values."""
         found = self.function.__defaults__ or ()
@@ -202,11 +204,6 @@ class FunctionValue(AbstractFunction):
         if not self.by_identity and self.code.co_names:
             frame.guard("IDENTITY", FunctionGlobals(self.base), self.globals)
         return frame.inline(self, args, kwargs)
-
-    def as_graph_arg(self, frame: Frame) -> Any:
-        if not self.by_identity:
-            frame.guard("IDENTITY", self.source, self.function)
-        return self.function
 
 
 def _is_of_functions(name: str) -> bool:

@@ -11,25 +11,18 @@ from ... import _C
 from ...code_origin import is_of_a_package, is_of_torch
 from ...guards.classes import NO_ATTRIBUTE, defines, find, lookup_class, module_of
 from ...signals import let_through
-from ...sources import Attr, Const, DictItem, Source
+from ...sources import Attr, Const, DictItem
 from ..plain.mapping import MISSING, touched_name, write_name
 from ..protocol.constant import ConstantValue, called_there, placed_call, raise_python
-from ..protocol.value import Frame, Value
+from ..protocol.value import Frame, HeldValue, Value
 
 _NO_HOOKS = (None, NO_ATTRIBUTE, types.ModuleType.__getattribute__, object.__getattribute__)
 
 
-class NamespaceValue(Value):
+class NamespaceValue(HeldValue):
     """A Python module."""
 
     is_unique = True
-
-    def __init__(self, obj: Any, source: Source | None) -> None:
-        super().__init__(source)
-        self.obj = obj
-
-    def python_type(self) -> type:
-        return type(self.obj)
 
     def real(self) -> Any:
         return self.obj
@@ -48,8 +41,7 @@ class NamespaceValue(Value):
     def hash_key(self, frame: Frame) -> Any:
         return self.obj
 
-    def as_graph_arg(self, frame: Frame) -> Any:
-        return self.obj
+    as_graph_arg = hash_key
 
     def getattr(self, frame: Frame, name: str) -> Value:
         touched: Value | None = touched_name(frame, self.obj.__dict__, name)

@@ -9,27 +9,20 @@ from typing import Any
 from ... import _C
 from ...errors import BreakGraph
 from ...guards.classes import lookup_class
-from ...sources import Attr, Referent, Source
+from ...sources import Attr, Referent
 from ..protocol.calls import call
 from ..protocol.finalizers import existing, is_held, may_be_dropped, may_have_died
 from ..protocol.keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
 from ..protocol.kinds import AbstractTensor
-from ..protocol.value import Emitter, Frame, Value
+from ..protocol.value import Emitter, Frame, HeldValue, Value
 from .class_statement import NewClassValue
 from .class_value import ClassValue
 from .function import FunctionValue, NewFunctionValue
 from .instance import ObjectValue
 
 
-class WeakReference(Value):
+class WeakReference(HeldValue):
     """An existing one. It is hashed and compared as what it refers to is, which is not known to be the same object at the next call."""
-
-    def __init__(self, obj: Any, source: Source | None) -> None:
-        super().__init__(source)
-        self.obj = obj
-
-    def python_type(self) -> type:
-        return type(self.obj)
 
     def same_object(self, other: Value) -> bool | None:
         return other.same_object(self) if isinstance(other, NewReference) else self is other

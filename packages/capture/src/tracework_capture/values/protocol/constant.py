@@ -32,7 +32,7 @@ from .program_code import check_frame_hooks
 from .pure import may_differ_elsewhere, reads_locale
 from .registry import Registry
 from .special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
-from .value import Emitter, Frame, Value
+from .value import Emitter, Frame, HeldValue, Value
 
 KNOWN_TO_NUMPY = (numpy.generic, numpy.ndarray, torch.Tensor)
 """Classes of which NumPy's numbers take what they give themselves, or leave it to them."""
@@ -81,12 +81,11 @@ GETTERS: Registry[types.GetSetDescriptorType, Callable[[], Value]] = Registry("G
 """Attribute of torch.Tensor -> the function torch.Tensor.name.__get__."""
 
 
-class ConstantValue(Value):
+class ConstantValue(HeldValue):
     """A Python object that is known, immutable and compared by value."""
 
     def __init__(self, obj: Any, source: Source | None = None, place: Source | None = None) -> None:
-        super().__init__(source)
-        self.obj = obj
+        super().__init__(obj, source)
         self.place = place  # where it was found: a guard there says what it equals, not which object it is
 
     @property
@@ -103,17 +102,13 @@ class ConstantValue(Value):
     def __repr__(self) -> str:
         return f"ConstantValue({self.obj!r})"
 
-    def python_type(self) -> type:
-        return type(self.obj)
-
     def is_constant(self) -> bool:
         return True
 
     def constant(self) -> Any:
         return self.obj
 
-    def real(self) -> Any:
-        return self.obj
+    real = constant
 
     def truth(self, frame: Frame) -> bool:
         return bool(fold_plain(frame, bool, self.obj))

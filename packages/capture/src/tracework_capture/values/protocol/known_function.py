@@ -22,14 +22,12 @@ class KnownFunction(Value):
     def real(self) -> Any:
         return self.fn
 
-    def as_plain(self) -> Any:
-        return self.fn
+    as_plain = real
 
     def as_graph_arg(self, frame: Frame) -> Any:
         return self.fn
 
-    def hash_key(self, frame: Frame) -> Any:
-        return self.fn
+    hash_key = as_graph_arg
 
     def same_object(self, other: Value) -> bool | None:
         try:

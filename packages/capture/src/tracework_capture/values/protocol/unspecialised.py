@@ -7,16 +7,15 @@ from typing import Any
 
 from ...sources import Source
 from .constant import ConstantValue
-from .value import Value
+from .value import HeldValue, Value
 
 
-class UnspecialisedConstant(Value):
+class UnspecialisedConstant(HeldValue):
     """An object of the kinds that constants are. `settle()` fixes it: what needs the object calls it, and the entry then holds for that
     object only."""
 
     def __init__(self, obj: Any, settle: Callable[[], Any], source: Source | None = None) -> None:
-        super().__init__(source)
-        self.obj = obj
+        super().__init__(obj, source)
         self.settle = settle
         self.settled: ConstantValue | None = None
 
@@ -27,17 +26,13 @@ class UnspecialisedConstant(Value):
             self.settled = ConstantValue(self.obj)
         return self.settled
 
-    def python_type(self) -> type:
-        return type(self.obj)
-
     def is_constant(self) -> bool:
         return self.settled is not None
 
     def constant(self) -> Any:
         return self.known().constant()
 
-    def as_plain(self) -> Any:
-        return self.known().constant()
+    as_plain = constant
 
     def real(self) -> Any:
         return self.known().real()

@@ -287,8 +287,12 @@ class Value:
             return False
         return None if self.is_constant() == other.is_constant() or self.python_type() in (int, float, bool) else False
 
+    description: str | None = None
+
     def describe(self) -> str:
         """Short text for messages."""
+        if self.description is not None:
+            return self.description
         try:
             kind = self.python_type().__name__
         except AttributeError:  # only a call looks at it
@@ -497,8 +501,8 @@ class Value:
         return False
 
 
-class LazyValue(Value):
-    """An argument of a continuation that was only put on the stack so far: wrapped (and guarded) when something looks at it."""
+class HeldValue(Value):
+    """One that has an object which is there while tracing."""
 
     def __init__(self, obj: Any, source: Any) -> None:
         super().__init__(source)
@@ -506,6 +510,10 @@ class LazyValue(Value):
 
     def python_type(self) -> type:
         return type(self.obj)
+
+
+class LazyValue(HeldValue):
+    """An argument of a continuation that was only put on the stack so far: wrapped (and guarded) when something looks at it."""
 
 
 def builtin_part(value: Value) -> Value:

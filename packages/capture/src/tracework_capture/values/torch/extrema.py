@@ -28,6 +28,7 @@ multiplies by the reciprocal of a number, and powers have ways of their own for 
 class ChosenNumber(Value):
     """A tensor of one number or a number: `first` where the tensor `truth` is true, else `second`. `tensor` is what it is as a tensor."""
 
+    description = "a tensor or a number, as data decides"
     cls = object
     is_chosen_by_data = True
 
@@ -35,9 +36,6 @@ class ChosenNumber(Value):
         super().__init__(None)
         self.chosen = truth, first, second
         self.tensor = tensor
-
-    def describe(self) -> str:
-        return "a tensor or a number, as data decides"
 
     def same_object(self, other: Value) -> bool | None:
         return True if self is other else None

@@ -121,6 +121,7 @@ def form_of(example: FakeTensor) -> tuple[Any, ...] | None:
 class NewGenerator(Value):
     """torch.Generator(device), made in the traced program."""
 
+    description = "a torch.Generator made here"
     cls = torch.Generator
     is_unique = True
     mutability = NEW
@@ -132,9 +133,6 @@ class NewGenerator(Value):
         self.drawn_at = Const(self.place, "generator")
         frame.graph.drawn_input(self.drawn_at, float, Draw("done", Place.make))
         frame.mutations.changes += 1
-
-    def describe(self) -> str:
-        return "a torch.Generator made here"
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name == "device":

@@ -10,7 +10,7 @@ import torch
 from ... import _torch
 from ...errors import BreakGraph
 from ...sources import Source
-from ..protocol.value import Frame, Value
+from ..protocol.value import Frame, HeldValue, Value
 
 
 def foreign_tensor(frame: Frame, obj: torch.Tensor, source: Source, why: tuple[str, ...]) -> Value:
@@ -46,19 +46,15 @@ def why_foreign(tensor: torch.Tensor) -> tuple[str, ...] | None:
     return None
 
 
-class ForeignTensor(Value):
+class ForeignTensor(HeldValue):
     """One of them, which exists already."""
 
     is_unique = True
 
     def __init__(self, obj: torch.Tensor, source: Source, why: tuple[str, ...], overrides_torch_function: bool) -> None:
-        super().__init__(source)
-        self.obj = obj
+        super().__init__(obj, source)
         self.why = why
         self.overrides_torch_function = overrides_torch_function
-
-    def python_type(self) -> type:
-        return type(self.obj)
 
     def used(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Any operation."""

@@ -36,6 +36,8 @@ _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 class FunctionContext(Value):
     """The ctx of an autograd.Function, from its forward to its backward."""
 
+    description = "ctx of an autograd.Function"
+
     def __init__(self, cls: type, needs_input_grad: list[bool]) -> None:
         super().__init__(None)
         self.cls = cls
@@ -49,9 +51,6 @@ class FunctionContext(Value):
 
     def python_type(self) -> type:
         return torch.autograd.function.FunctionCtx
-
-    def describe(self) -> str:
-        return "ctx of an autograd.Function"
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if hasattr(torch.autograd.function.BackwardCFunction, name):

@@ -36,6 +36,7 @@ class CarriedInt(Value):
     """An int that is known when the loop runs, over a tensor of the graph. `steps`: how often something was added to what the round got; None
     for what no round may hand on."""
 
+    description = "an int that a loop carries"
     cls = int
 
     def __init__(self, tensor: Any, steps: int | None = 0) -> None:
@@ -45,9 +46,6 @@ class CarriedInt(Value):
 
     def held(self) -> Iterable[Any]:
         return (self.tensor,)
-
-    def describe(self) -> str:
-        return "an int that a loop carries"
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, TensorValue) or op.endswith("="):

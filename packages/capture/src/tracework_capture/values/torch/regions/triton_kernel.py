@@ -16,7 +16,7 @@ from ...plain.mapping import dict_of
 from ...plain.sequence import NONE
 from ...protocol.calls import call
 from ...protocol.constant import force_plain, plain
-from ...protocol.value import Frame, Value
+from ...protocol.value import Frame, HeldValue, Value
 from ...protocol.wraps import wraps_named
 from ..tensor import TensorValue
 
@@ -34,15 +34,8 @@ def wrap_kernel(frame: Frame, obj: Any, source: Source | None) -> Any:
     return KernelValue(obj, source)
 
 
-class KernelValue(Value):
+class KernelValue(HeldValue):
     """A kernel."""
-
-    def __init__(self, obj: Any, source: Source | None) -> None:
-        super().__init__(source)
-        self.obj = obj
-
-    def python_type(self) -> type:
-        return type(self.obj)
 
     def real(self) -> Any:
         return self.obj
