@@ -4,7 +4,6 @@ again, so that the gathered parameters of a block are not kept for its backward.
 
 import functools
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,12 +86,19 @@ def trained(model: Any, call: Callable[..., torch.Tensor]) -> Iterator[torch.Ten
         yield loss.detach()
 
 
-def sent(call: Callable[[], Any]) -> Counter[str]:
-    """How often which collective ran."""
+LETTERS = {
+    "_c10d_functional::all_gather_into_tensor": "G",
+    "_c10d_functional::reduce_scatter_tensor": "R",
+    "_c10d_functional::wait_tensor": "w",
+    **dict.fromkeys(("aten::addmm", "aten::mm"), "M"),
+}
+
+
+def events(call: Callable[[], Any]) -> str:
+    """What starts in a call, in its order: a letter for each collective, wait and product."""
     with profile() as found:
         call()
-    names = [event.name.partition("::") for event in found.events()]
-    return Counter(name for space, _, name in names if space == "_c10d_functional" and name != "wait_tensor")
+    return "".join(LETTERS.get(event.name, "") for event in sorted(found.events(), key=lambda event: event.time_range.start))
 
 
 def compare(rank: int) -> None:
@@ -111,10 +117,15 @@ def compare(rank: int) -> None:
         assert loads == [before + 2] * STEPS, (run.__name__, before, loads)
         results: list[torch.Tensor] = []
         tokens = torch.randint(WORDS, (2, 6))
-        assert sent(lambda c=compiled, t=tokens, r=results: r.append(c(t).sum())) == {"all_gather_into_tensor": count}
-        backward = sent(results[0].backward)
-        assert backward.pop("reduce_scatter_tensor") == count
-        again[run] = backward.total()
+        forward = events(lambda c=compiled, t=tokens, r=results: r.append(c(t).sum()))
+        backward = events(results[0].backward)
+        # all gathers start before the first product, and are waited for where the block is that reads them
+        assert forward.startswith("G" * count) and forward.count("G") == count, (run.__name__, forward)
+        assert forward.count("Mw") >= 2 * BLOCKS, (run.__name__, forward)
+        # sums start before the products that follow, and nothing waits for them but the end
+        assert backward.count("R") == count and backward.count("RM") >= 2 * BLOCKS, (run.__name__, backward)
+        assert backward.endswith("w" * count), (run.__name__, backward)
+        again[run] = backward.count("G")
     # neither what no gradient is computed from, nor what is outside of the blocks
     assert again == {nn.Module.__call__: 0, all_again: 5 * BLOCKS, parameters_again: 4 * BLOCKS}
 

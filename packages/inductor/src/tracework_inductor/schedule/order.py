@@ -1,4 +1,5 @@
-"""A launch order of groups: dependencies first, then what only reduces or is made of inputs alone, then the order of the program."""
+"""A launch order of groups: dependencies first, then what only reduces or is made of inputs alone, then the order of the program. What other
+processes send is waited for when there is nothing else to do."""
 
 import heapq
 from collections.abc import Collection, Mapping
@@ -33,7 +34,7 @@ def launch_order(
                 waiting[group.number].add(other)
                 followers[other].add(group.number)
     by_number = {g.number: g for g in groups}
-    place = {n: (not (_only_reduces(by_number[n]) if waiting[n] else _is_little(by_number[n])), first[n], n) for n in waiting}
+    place = {n: (_priority(by_number[n], not waiting[n]), first[n], n) for n in waiting}
     orders = [_ordered(waiting, followers, place, between, first) for first in ((False, True) if between else (False,))]
     numbers = min(orders, key=lambda order: sum((a in between) != (b in between) for a, b in zip(order, order[1:])))
     assert len(numbers) == len(groups), "kernels depend on each other in a circle"
@@ -43,13 +44,13 @@ def launch_order(
 def _ordered(
     waiting: Mapping[int, Collection[int]],
     followers: Mapping[int, Collection[int]],
-    place: Mapping[int, tuple[bool, int, int]],
+    place: Mapping[int, tuple[int, int, int]],
     between: Collection[int],
     turn: bool,
 ) -> list[int]:
     """All that is ready of one kind, then of the other, beginning with the kind `turn`: no order has fewer changes that begins so."""
     left = {number: len(before) for number, before in waiting.items()}
-    ready: dict[bool, list[tuple[bool, int, int]]] = {False: [], True: []}
+    ready: dict[bool, list[tuple[int, int, int]]] = {False: [], True: []}
     for number, count in left.items():
         if not count:
             ready[number in between].append(place[number])
@@ -65,6 +66,12 @@ def _ordered(
             if not left[follower]:
                 heapq.heappush(ready[follower in between], place[follower])
     return ordered
+
+
+def _priority(group: Group, is_first: bool) -> int:
+    if (_is_little if is_first else _only_reduces)(group):
+        return 0
+    return 2 if ".wait_tensor." in getattr(group.members[0].node, "target", "") else 1
 
 
 def _is_little(group: Group) -> bool:

@@ -100,30 +100,52 @@ class _Order:
             if node in self.done or node in self.behind:
                 continue
             if is_wait(node.target) and not self._is_of_input(node):
-                self.behind[node] = None
-                self.in_flight[node] = self._bytes(node)
-                yield from self._within_limit()
+                self._leave_behind(node)
             elif _is_view(node) and any(a in self.behind for a in node.all_input_nodes):
                 self.behind[node] = None
             else:
+                if is_collective(node.target):
+                    yield from self._make_room(self._bytes(node))
                 yield from self._with_inputs(node)
             while following is not None:
                 if following not in self.done and following not in self.behind:
-                    if not self._may_start(following):
+                    if self._is_begun(following):
+                        self._leave_behind(following)
+                    elif (before := self._before(following)) is not None:
+                        yield from map(self._finish, (*before, following))
+                    else:
                         break
-                    yield self._finish(following)
                 following = next(ahead, None)
         for node in [*self.behind]:
             yield from self._with_inputs(node)
 
-    def _may_start(self, node: torch.fx.Node) -> bool:
-        """Whether a collective's operands are there."""
-        if not is_collective(node.target) or is_wait(node.target):
-            return False
-        return all(a in self.done for a in node.all_input_nodes) and sum(self.in_flight.values()) < MOST_IN_FLIGHT
+    def _is_begun(self, node: torch.fx.Node) -> bool:
+        """Whether it waits for a collective that is on its way."""
+        return is_wait(node.target) and not self._is_of_input(node) and node.all_input_nodes[0] in self.done
 
-    def _within_limit(self) -> Iterator[torch.fx.Node]:
-        while len(self.in_flight) > 1 and sum(self.in_flight.values()) > MOST_IN_FLIGHT:
+    def _leave_behind(self, wait: torch.fx.Node) -> None:
+        self.behind[wait] = None
+        self.in_flight[wait] = self._bytes(wait.all_input_nodes[0])
+
+    def _before(self, node: torch.fx.Node) -> list[torch.fx.Node] | None:
+        """What is yet to be done for a collective that starts now: views and conversions of what is there. None where it may not start."""
+        if not is_collective(node.target) or is_wait(node.target):
+            return None
+        if self.in_flight and sum(self.in_flight.values()) + self._bytes(node) > MOST_IN_FLIGHT:
+            return None
+        found: dict[torch.fx.Node, None] = {}
+        for operand in node.all_input_nodes:
+            chain: list[torch.fx.Node] = []
+            while operand not in self.done and operand not in found:
+                if operand in self.behind or not (_is_view(operand) or _is_conversion(operand)):
+                    return None
+                chain.append(operand)
+                (operand,) = operand.all_input_nodes
+            found.update(dict.fromkeys(reversed(chain)))
+        return [*found]
+
+    def _make_room(self, size: float) -> Iterator[torch.fx.Node]:
+        while self.in_flight and sum(self.in_flight.values()) + size > MOST_IN_FLIGHT:
             yield from self._with_inputs(next(iter(self.in_flight)))
 
     def _with_inputs(self, node: torch.fx.Node) -> Iterator[torch.fx.Node]:
@@ -144,9 +166,8 @@ class _Order:
     def _is_of_input(self, wait: torch.fx.Node) -> bool:
         return wait.all_input_nodes[0].op == "placeholder"
 
-    def _bytes(self, wait: torch.fx.Node) -> float:
-        """What the collective reads that a wait is for, or what it gives, which may be more; as much as is allowed, where that is not known."""
-        made = wait.all_input_nodes[0]
+    def _bytes(self, made: torch.fx.Node) -> float:
+        """What the collective reads that a result is of, or what it gives, which may be more; as much as is allowed, where that is not known."""
         made = made.all_input_nodes[0] if made.target is operator.getitem else made
         return max(_size_of(a.meta["spec"] for a in made.all_input_nodes), _size_of([made.meta["spec"]]))
 
@@ -166,6 +187,10 @@ def _size_of(specs: Iterable[Any]) -> float:
 
 def _is_view(node: torch.fx.Node) -> bool:
     return node.target is operator.getitem or isinstance(node.target, Op) and node.target.kind is Kind.VIEW
+
+
+def _is_conversion(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, Op) and node.target.name == "convert"
 
 
 def _put(graph: PrimGraph, nodes: Iterator[torch.fx.Node]) -> bool:

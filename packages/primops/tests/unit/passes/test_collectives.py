@@ -97,7 +97,7 @@ def test_no_more_than_so_many_bytes_are_on_their_way(monkeypatch):
     graph = parse_graph(HEAD + body + "return %w0, %w1, %w2\n")
     assert calls(collectives(graph)) == "exp all_reduce exp all_reduce exp all_reduce wait_tensor wait_tensor wait_tensor"
     monkeypatch.setitem(collectives.__globals__, "MOST_IN_FLIGHT", 16)
-    assert calls(collectives(graph)) == "exp all_reduce exp all_reduce wait_tensor exp all_reduce wait_tensor wait_tensor"
+    assert calls(collectives(graph)) == "exp all_reduce exp wait_tensor all_reduce exp wait_tensor all_reduce wait_tensor"
 
 
 def test_what_is_gathered_counts(monkeypatch):
@@ -105,9 +105,17 @@ def test_what_is_gathered_counts(monkeypatch):
         return f"%a{n}: f32[8] = _c10d_functional.all_gather_into_tensor.default(%x, 2, '0')\n%w{n}: f32[8] = {WAIT.format(f'%a{n}')}\n"
 
     graph = parse_graph(HEAD + "".join(map(gather, range(3))) + "return %w0, %w1, %w2\n")
-    monkeypatch.setitem(collectives.__globals__, "MOST_IN_FLIGHT", 40)
+    monkeypatch.setitem(collectives.__globals__, "MOST_IN_FLIGHT", 70)
     name = "all_gather_into_tensor"
     assert calls(collectives(graph)) == f"{name} {name} wait_tensor {name} wait_tensor wait_tensor"
+
+
+def test_all_start_that_can():
+    body = "%b: f32[4] = convert(%x, dtype.f32)\n" + collective("a", "b") + wait("w", "a") + unary("c", "exp", "w")
+    body += "%d: f32[2, 2] = reshape(%x, (2, 2,))\n%e: f32[4] = reshape(%d, (4,))\n" + collective("f", "e") + wait("g", "f")
+    body += "%h: f32[4] = add(%g, %c)\n" + collective("i", "x") + wait("j", "i") + "%k: f32[4] = add(%h, %j)\nreturn %k\n"
+    expected = "convert all_reduce reshape reshape all_reduce all_reduce wait_tensor exp wait_tensor add wait_tensor add"
+    assert calls(collectives(parse_graph(HEAD + body))) == expected
 
 
 def test_a_graph_without_is_itself():
