@@ -137,6 +137,20 @@ def test_a_residual_stream_is_kept_as_its_sums(graph):
     assert {n.target for n in saved if n not in parts.inputs} == {torch.ops.aten.add.Tensor}
 
 
+def test_what_a_product_reads_is_kept_instead_of_a_copy_of_an_input(graph):
+    """As weights that are rounded for a product: the forward would write the copy beside it."""
+
+    def fn(x, w):
+        rounded = w + ((w * 4).round() / 4 - w).detach()
+        return x @ torch.where((w > -1) & (w < 1), rounded, rounded.detach())
+
+    inputs = [torch.randn(4, 64, requires_grad=True), torch.randn(64, 64, requires_grad=True)]
+    joint = aot.trace_joint(graph(fn, 2), inputs)
+    saved = aot.PARTITIONERS["min_cut"](joint, JointParts.of(joint), aot.AotOptions())
+    assert [n.meta["val"].dtype for n in saved] == [torch.float32, torch.bool, torch.float32]
+    assert [n.name for n in saved if n.op == "placeholder"] == ["x0"]
+
+
 @pytest.mark.parametrize(("shown", "kept"), [(False, "t"), (True, "clone")])
 def test_what_was_copied_is_kept_instead_of_the_copy(graph, shown, kept):
     """Both take as many bytes, and the copy need not be made in the forward; but the caller may write to what it is given."""

@@ -117,7 +117,10 @@ class Prices:
         if is_constant(node):
             return 0
         cost = 1 + kept_bytes(node) // unit
-        if shown_input(node) not in self.kept_as_they_are:
+        given = shown_input(node)
+        if given is not None and given not in self.kept_as_they_are:
+            return 3 * cost + 3  # the forward writes a copy, where what products read is written in any case
+        if given is None:
             return 2 * cost + 1 + self._is_copy(node)
         return 1 if node.op == "placeholder" else max(1, cost // 2)
 
