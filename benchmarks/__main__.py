@@ -54,7 +54,7 @@ def run_worker(
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
-        return {**job, "failed": lines[-1] if lines else f"exit {done.returncode}"}
+        return {**job, "ways": {}, "failed": lines[-1] if lines else f"exit {done.returncode}"}
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 

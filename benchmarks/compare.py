@@ -96,7 +96,7 @@ def alone(job: dict[str, Any]) -> dict[str, Any]:
     try:
         return measure(job)
     except Exception as failed:
-        return {**job, "failed": f"{type(failed).__name__}: {failed}"}
+        return {**job, "ways": {}, "failed": f"{type(failed).__name__}: {failed}"}
     finally:
         tracework.reset()
         torch.compiler.reset()

@@ -232,7 +232,10 @@ MORE_MODELS: Mapping[str, Model] = {
 
 def names_of(models: str) -> list[str]:
     """What a command was given: names with commas between them, "all" for MODELS, "more" for MORE_MODELS."""
-    return list({"all": MODELS, "more": MORE_MODELS}.get(models) or models.split(","))
+    names = list({"all": MODELS, "more": MORE_MODELS}.get(models) or models.split(","))
+    if unknown := [name for name in names if name not in MODELS and name not in MORE_MODELS]:
+        raise ValueError(f"no model is called {', '.join(unknown)}: there are {', '.join([*MODELS, *MORE_MODELS])}, all and more")
+    return names
 
 
 def build(name: str, scale: str, device: str, dtype: torch.dtype, training: bool, batch: int | None = None) -> Built:
