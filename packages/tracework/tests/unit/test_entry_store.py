@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.attention
 import tracework
 import tracework_capture as capture
 from tracework import config
@@ -290,6 +291,29 @@ def test_training_with_inputs_of_one_memory(captures: list[str], parts: Callable
             results.append([y, first, *(torch.autograd.grad(first.square().sum(), w) if twice else ())])
         same(*results)
         assert len(captures) == count
+
+
+KERNELS = [torch.nn.attention.SDPBackend.MATH]
+
+
+def attending(q: Any) -> Any:
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        first = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+    with torch.nn.attention.sdpa_kernel(KERNELS):
+        return torch.nn.functional.scaled_dot_product_attention(q, q, first) * 2
+
+
+def test_which_kernels_attention_may_take(captures: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    q = torch.linspace(-1, 1, 64).view(1, 1, 8, 8)
+    for count in (1, 0):
+        next_process()
+        del captures[:]
+        same([call(attending, q)], [attending(q)])
+        assert len(captures) == count
+    monkeypatch.setitem(globals(), "KERNELS", [torch.nn.attention.SDPBackend.FLASH_ATTENTION])
+    next_process()
+    same([call(attending, q)], [attending(q)])
+    assert captures
 
 
 def selected(x: Any, weight: Any) -> Any:

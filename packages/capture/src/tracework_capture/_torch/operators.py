@@ -74,6 +74,10 @@ def schema_of_operator(overload: Any) -> str:
 
 
 OpNamespace: Any = type(torch.ops.aten)
+ClassInCpp: Any = type(torch._C._SDPBackend)
+ObjectInCpp: Any = torch._C._SDPBackend.__base__
+OF_CPP = {"ClassInCpp": ClassInCpp, "ObjectInCpp": ObjectInCpp}
+"""The class of the classes that torch has in C++, and their base, which no names of their own lead to."""
 
 
 def operators_of(namespace: str) -> Any:

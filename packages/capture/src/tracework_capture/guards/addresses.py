@@ -82,6 +82,8 @@ def digest_of_attribute(static: Any, depth: int = 4) -> str:
         return f"annotation {kind.__name__}"
     if kind.__name__ == "PyCapsule":
         return "capsule"
+    if kind.__name__ in ("instancemethod", "pybind11_static_property"):  # of a class in C++, which no program makes
+        return f"{kind.__name__} {getattr(static, '__name__', '')}"
     return repr(address_of(static))
 
 
@@ -189,7 +191,10 @@ def address_of(obj: Any) -> list[Any]:
 
 def _builtin_address(function: Any) -> list[Any] | None:
     owner, name = function.__self__, function.__name__
-    places = [(module_of(owner), f"{owner.__qualname__}.{name}")] if isinstance(owner, type) else []
+    places = []
+    if isinstance(owner, type):
+        module, path_to_owner = path_to_class(owner)
+        places.append((module, f"{path_to_owner}.{name}"))
     places += [(module, each) for module in (function.__module__, *_BUILTIN_OWNERS) for each in (function.__qualname__, name)]
     path = next((path for place in places if (path := path_to(function, *place)) is not None), None)
     return None if path is None else ["builtin", *path]
@@ -211,9 +216,13 @@ def _made_address(obj: Any, kind: Any) -> list[Any] | None:
     if kind.__name__ == "cython_function_or_method" and obj.__module__.startswith("numpy."):
         path = path_to(obj, obj.__module__, obj.__qualname__)
         return None if path is None else ["builtin", *path]
+    is_torchs = module_of(kind).partition(".")[0] == "torch"
+    if is_torchs and "__members__" in attributes_of(kind) and not issubclass(kind, enum.Enum):  # an enumeration of C++
+        path = path_to(obj, "torch._C", f"{kind.__qualname__}.{obj.name}")
+        return None if path is None else ["builtin", *path]
     if issubclass(kind, _torch.operators.HigherOrderOperator):
-        is_torchs = module_of(kind).partition(".")[0] == "torch" and getattr(torch.ops.higher_order, obj.name(), None) is obj
-        return ["higher order", obj.name()] if is_torchs else None
+        is_found = is_torchs and getattr(torch.ops.higher_order, obj.name(), None) is obj
+        return ["higher order", obj.name()] if is_found else None
     if not issubclass(kind, enum.Enum):
         return None
     if issubclass(kind, enum.Flag) and obj.name not in kind.__members__:  # several at once

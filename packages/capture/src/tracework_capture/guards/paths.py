@@ -50,6 +50,9 @@ def path_to_class(cls: type) -> tuple[str, str]:
         for name, known in vars(types).items():  # the types of Python have other names there
             if known is cls:
                 return "types", name
+        for name, known in _torch.operators.OF_CPP.items():
+            if known is cls:
+                return _torch.operators.__name__, name
         name = module_of(cls)
         if type(sys.modules.get(name)) is cls:  # a module's own, whose name led to it before the module took its own place
             return name, OF_MODULE

@@ -12,6 +12,7 @@ import typing
 import numpy
 import pytest
 import torch
+import torch.nn.attention
 from tracework_capture.guards.addresses import address_of, digest_of_attribute, object_at
 from tracework_capture.guards.classes import special_names
 from tracework_capture.guards.paths import Changed
@@ -119,6 +120,15 @@ def test_an_address_of_something_else_now(monkeypatch):
         object_at(address)
     with pytest.raises(Changed):
         object_at(["module", "no_such_module"])
+
+
+def test_members_of_enumerations_in_cpp():
+    for member in (torch.nn.attention.SDPBackend.MATH, torch.nn.attention.SDPBackend.FLASH_ATTENTION, torch.Tag.core):
+        address = json.loads(json.dumps(address_of(member)))
+        assert object_at(address) is member
+    kind = torch.nn.attention.SDPBackend
+    for found in (type(kind), kind.__base__, kind.__base__.__new__):
+        assert object_at(address_of(found)) is found
 
 
 NUMPYS = {
