@@ -152,19 +152,19 @@ PROGRAMS = {
     ),
     "int8": (
         lambda x, w, s: linear(x, dequantised(w, s, x.dtype)),
-        lambda: (matrix(32, 64), matrix(40, 64, dtype=torch.int8), matrix(40)),
+        lambda: (matrix(72, 64), matrix(40, 64, dtype=torch.int8), matrix(40)),
         lambda x, w, s: x @ (w.double() * s[:, None]).T,
         2,
     ),
     "int8, scale along the sum": (
         lambda x, w, s: linear(x, prims.mul(prims.convert(w, x.dtype), s)),
-        lambda: (matrix(32, 64), matrix(40, 64, dtype=torch.int8), matrix(64)),
+        lambda: (matrix(72, 64), matrix(40, 64, dtype=torch.int8), matrix(64)),
         lambda x, w, s: x @ (w.double() * s).T,
         2,
     ),
     "int4": (
         lambda x, p, s: linear(x, four_bits(p, s, x.dtype)),
-        lambda: (matrix(32, 64), matrix(40, 32, dtype=torch.uint8), matrix(40, 4)),
+        lambda: (matrix(72, 64), matrix(40, 32, dtype=torch.uint8), matrix(40, 4)),
         lambda x, p, s: x @ in_float64(p, s, -1).T,
         2,
     ),
