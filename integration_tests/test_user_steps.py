@@ -5,6 +5,7 @@ beside them), for comparison.
 """
 
 import copy
+import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -431,6 +432,15 @@ def trained(row: Row, wrap: Callable[[Step], Step], steps: int = STEPS) -> list[
         torch.manual_seed(number)
         found.append(call(*data(number)))
     return [found, model.state_dict()]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Each warning is told once in a process, and in one that has used torch.compile the steps of these optimizers are disabled."""
+    tracework.reset()
+    for cls in (optim.LBFGS, optim.SparseAdam):
+        if inspect.getmodule(cls.step.__code__).__name__ == "torch._dynamo.eval_frame":
+            monkeypatch.setattr(cls, "step", cls.step.__wrapped__)
 
 
 @pytest.mark.parametrize("name", ROWS)
