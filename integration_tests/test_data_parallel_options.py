@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 import tracework
 from ranks import in_ranks
+from residual_block import Block
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
@@ -25,21 +26,12 @@ EXACT_RANK = {"matrix_approximation_rank": 16, "min_compression_rate": 0.5, "sta
 """A rank at which matrices of the model are not approximated: what is drawn for them does not matter then."""
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
-
-    def forward(self, x):
-        return x + self.down(F.gelu(self.up(self.norm(x))))
-
-
 class Network(nn.Module):
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
         self.stem, self.norm = nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16)
-        self.blocks, self.spare, self.head = nn.Sequential(Block(), Block(), Block()), nn.Linear(16, 16), nn.Linear(16, 4)
+        self.blocks, self.spare, self.head = nn.Sequential(Block(16), Block(16), Block(16)), nn.Linear(16, 16), nn.Linear(16, 4)
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x, spare=True):
@@ -148,11 +140,9 @@ def compare(rank: int) -> None:
                     what = f"{name}, {way.__name__}, step {step}"
                     assert (each is None) == (wanted is None), what
                     if each is not None:
-                        close = (
-                            {"rtol": 1e-3, "atol": 1e-4}
-                            if "precision" in name or name == "powers"
-                            else {"rtol": 1e-4, "atol": 1e-5}
-                        )
+                        # neighbours in float16 are 2**-10 apart; what PowerSGD leaves out of a gradient is in the next one
+                        is_rounded = "precision" in name or name == "powers"
+                        close = {"rtol": 1e-3, "atol": 1e-4} if is_rounded else {"rtol": 1e-4, "atol": 1e-5}
                         torch.testing.assert_close(each, wanted, **close, msg=partial("{}: {}".format, what))
             assert before < loads[0] and loads[-1] == loads[3 if case.recompiles else 0], (name, way.__name__, loads)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 import tracework
 from ranks import in_ranks
+from residual_block import Block
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -16,15 +17,6 @@ from torch.nn.parallel import DistributedDataParallel
 from tracework_runtime import counters
 
 STEPS = 3
-
-
-class Block(nn.Module):
-    def __init__(self, width: int):
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-    def forward(self, x):
-        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
 
 
 def network() -> nn.Sequential:

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 import tracework
 from ranks import in_ranks
+from residual_block import Block
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
@@ -38,20 +39,11 @@ def parameters_again(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return checkpoint(block, x, use_reentrant=False, context_fn=contexts)
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 32), nn.Linear(32, WIDTH)
-
-    def forward(self, x):
-        return x + self.down(F.gelu(self.up(self.norm(x))))
-
-
 class Language(nn.Module):
     def __init__(self, run: Callable[..., torch.Tensor]):
         super().__init__()
         torch.manual_seed(0)
-        self.embedding, self.blocks = nn.Embedding(WORDS, WIDTH), nn.ModuleList(Block() for _ in range(BLOCKS))
+        self.embedding, self.blocks = nn.Embedding(WORDS, WIDTH), nn.ModuleList(Block(WIDTH) for _ in range(BLOCKS))
         self.head, self.run = nn.Linear(WIDTH, WORDS), run
 
     def forward(self, tokens):

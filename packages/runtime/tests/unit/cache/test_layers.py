@@ -124,7 +124,7 @@ class Redis(socketserver.StreamRequestHandler):
 @pytest.fixture
 def redis():
     """The address of a server."""
-    pytest.importorskip("redis")
+    pytest.importorskip("redis", reason="the extra of that name is not installed")
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Redis) as server:
         server.daemon_threads = True
         server.block_on_close = False
@@ -165,7 +165,7 @@ def test_a_shared_place_takes_a_key_and_a_file_system(tmp_path):
 
 
 def test_a_redis_server_that_is_not_there(tmp_path):
-    pytest.importorskip("redis")
+    pytest.importorskip("redis", reason="the extra of that name is not installed")
     given = {"cache_shared": "redis://127.0.0.1:1/0", "cache_key": str(tmp_path / "key")}
     with pytest.warns(UserWarning, match="goes on without"):
         open_store(options(tmp_path, **given)).put("cpp", "key1", b"own", ".so")
