@@ -91,28 +91,28 @@ _OF_ENUMERATIONS = frozenset({"_missing_", "_generate_next_value_"})
 """Functions that an enumeration calls when it is asked for a member, or made."""
 
 
-def functions_of(kind: type[enum.Enum]) -> Iterator[tuple[str, Any]]:
-    """The program's own functions and properties in an enumeration, by name: qualified, and as its class has it."""
+def functions_of(kind: type[enum.Enum]) -> Iterator[tuple[type, str, Any]]:
+    """The program's own functions and properties in an enumeration: the class that has it, its name, and as the class has it."""
     for cls in kind.__mro__:
         if module_of(cls) in ("enum", "builtins"):
             continue
         for name, static in attributes_of(cls).items():
             code = getattr(getattr(static, "__func__", static), "__code__", None)
             if isinstance(static, property) or code is not None and code.co_filename != enum.__file__:
-                yield f"{cls.__qualname__}.{name}", static
+                yield cls, name, static
 
 
 def asked_of(kind: type[enum.Enum]) -> list[Any]:
     """What the program has put in for the search of members, and for their values."""
-    return [static for name, static in functions_of(kind) if name.rpartition(".")[2] in _OF_ENUMERATIONS]
+    return [static for _, name, static in functions_of(kind) if name in _OF_ENUMERATIONS]
 
 
 def digest_of_member(member: enum.Enum) -> str:
     """Of a member of an enumeration, which tracing takes for a constant: whatever it is asked is evaluated. Raises NotPortable where code of
     the program's would answer."""
-    for name, _ in functions_of(type(member)):
-        if name.rpartition(".")[2] not in _OF_ENUMERATIONS:
-            raise NotPortable(f"{name} answers for members")
+    for cls, name, _ in functions_of(type(member)):
+        if name not in _OF_ENUMERATIONS:
+            raise NotPortable(f"{cls.__qualname__}.{name} answers for members")
     if set(vars(member)) - {"_value_", "_name_", "__objclass__", "_sort_order_"}:
         raise NotPortable(f"{member.name} has attributes of its own")
     asked = [digest_of_code(getattr(each, "__func__", each).__code__) for each in asked_of(type(member))]

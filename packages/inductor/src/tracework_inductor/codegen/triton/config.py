@@ -213,22 +213,21 @@ def tensor_core_product(columns: int, inner: int, products: int, itemsize: int, 
     """For products of several rows, and into how many parts their inner dimension is split; itemsize: of the large matrix."""
     if rows > LEAST_DOT:  # of a matrix of few bytes: each block reads all rows, and so has more columns
         step = _between(16, power_of_two(inner), 128)
-        blocks = -(-columns // 64)
-        most = min(2 * MULTIPROCESSORS // blocks if blocks <= MULTIPROCESSORS else 1, inner // (_STEPS_OF_PART * step))
-        return Config({"XBLOCK": 64, "YBLOCK": power_of_two(rows), "RBLOCK": step}, 4, 3), 1 << (
-            most.bit_length() - 1
-        ) if most else 1
+        return Config({"XBLOCK": 64, "YBLOCK": power_of_two(rows), "RBLOCK": step}, 4, 3), _parts(2, columns, 64, inner, step)
     if itemsize == 1:
         step = _between(16, power_of_two(inner), 256)
-        blocks = -(-columns // 32)
-        most = min(4 * MULTIPROCESSORS // blocks if blocks <= MULTIPROCESSORS else 1, inner // (_STEPS_OF_PART * step))
-        return Config({"XBLOCK": 32, "YBLOCK": 16, "RBLOCK": step}, 2, 3), 1 << (most.bit_length() - 1) if most else 1
-    blocks = -(-columns // 64)
-    if blocks * products < MULTIPROCESSORS and columns >= _NARROW_BLOCKS_FROM and inner <= 4096:
+        return Config({"XBLOCK": 32, "YBLOCK": 16, "RBLOCK": step}, 2, 3), _parts(4, columns, 32, inner, step)
+    if -(-columns // 64) * products < MULTIPROCESSORS and columns >= _NARROW_BLOCKS_FROM and inner <= 4096:
         return Config({"XBLOCK": 16, "YBLOCK": 16, "RBLOCK": _between(16, power_of_two(inner), 256)}, 2, 4), 1
     step = _between(16, power_of_two(inner), 128)
-    most = min(MULTIPROCESSORS // blocks, inner // (_STEPS_OF_PART * step))
-    return Config({"XBLOCK": 64, "YBLOCK": 16, "RBLOCK": step}, 4, 4), 1 << (most.bit_length() - 1) if most else 1
+    return Config({"XBLOCK": 64, "YBLOCK": 16, "RBLOCK": step}, 4, 4), _parts(1, columns, 64, inner, step)
+
+
+def _parts(blocks: int, columns: int, width: int, inner: int, step: int) -> int:
+    """Into how many parts an inner dimension is split, so that a multiprocessor has so many blocks of that width: a power of two."""
+    across = -(-columns // width)
+    most = min(blocks * MULTIPROCESSORS // across if across <= MULTIPROCESSORS else 1, inner // (_STEPS_OF_PART * step))
+    return 1 << (most.bit_length() - 1) if most else 1
 
 
 @dataclasses.dataclass(frozen=True)
